@@ -1,0 +1,47 @@
+// Which ops have kernels: one entry an op, defined in the file of its family.
+#include "ops/op.h"
+
+namespace strata {
+
+extern const op_entry mul_mat_op;                      // mul_mat.cpp
+extern const op_entry get_rows_op, set_rows_op;        // rows.cpp
+extern const op_entry flash_attn_ext_op;               // attention.cpp
+extern const op_entry soft_max_op;                     // soft_max.cpp
+extern const op_entry rms_norm_op;                     // norm.cpp
+extern const op_entry rope_op;                         // rope.cpp
+extern const op_entry add_op, sub_op, mul_op, div_op;  // binary.cpp
+extern const op_entry scale_op;                        // scale.cpp
+extern const op_entry unary_op;                        // unary.cpp
+extern const op_entry glu_op;                          // glu.cpp
+extern const op_entry cont_op, cpy_op, dup_op;         // copy.cpp
+
+static const op_entry * const entries[] = {
+    &mul_mat_op, &get_rows_op, &set_rows_op, &flash_attn_ext_op, &soft_max_op, &rms_norm_op, &rope_op,
+    &add_op, &sub_op, &mul_op, &div_op, &scale_op, &unary_op, &glu_op, &cont_op, &cpy_op, &dup_op,
+};
+
+const op_entry * find_op(ggml_op op) {
+    for (const op_entry * entry : entries) {
+        if (entry->op == op) {
+            return entry;
+        }
+    }
+    return nullptr;
+}
+
+const char * op_refusal(const device_caps & caps, const ggml_tensor * op) {
+    switch (op->op) {
+        case GGML_OP_NONE:
+        case GGML_OP_VIEW:
+        case GGML_OP_RESHAPE:
+        case GGML_OP_PERMUTE:
+        case GGML_OP_TRANSPOSE:
+            return nullptr;
+        default:
+            break;
+    }
+    const op_entry * entry = find_op(op->op);
+    return entry ? entry->refusal(caps, op) : "no kernel for this op";
+}
+
+}  // namespace strata

@@ -1,0 +1,57 @@
+// The language that kernels are written in: HIP C++ without HIP's headers. Only files in this folder use compiler
+// builtins or inline assembly.
+#pragma once
+
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __host__ __attribute__((host))
+#define __shared__ __attribute__((shared))
+#define __constant__ __attribute__((constant))
+
+// A kernel with C linkage: STRATA_KERNEL(128) void name(args a) { ... } runs in workgroups of at most 128 work-items.
+#define STRATA_KERNEL(threads) extern "C" __attribute__((global, visibility("protected"), amdgpu_flat_work_group_size(1, threads)))
+// Device functions are inlined: the emulated and the real chip both do without calls.
+#define STRATA_DEVICE static __attribute__((device, always_inline)) inline
+
+using int8_t = signed char;
+using uint8_t = unsigned char;
+using int16_t = short;
+using uint16_t = unsigned short;
+using int32_t = int;
+using uint32_t = unsigned int;
+using int64_t = long;
+using uint64_t = unsigned long;
+using size_t = unsigned long;
+using half = _Float16;
+
+namespace strata {
+
+constexpr uint32_t wave_size = 32;
+
+STRATA_DEVICE uint32_t thread_x() { return __builtin_amdgcn_workitem_id_x(); }
+STRATA_DEVICE uint32_t thread_y() { return __builtin_amdgcn_workitem_id_y(); }
+STRATA_DEVICE uint32_t thread_z() { return __builtin_amdgcn_workitem_id_z(); }
+STRATA_DEVICE uint32_t block_x() { return __builtin_amdgcn_workgroup_id_x(); }
+STRATA_DEVICE uint32_t block_y() { return __builtin_amdgcn_workgroup_id_y(); }
+STRATA_DEVICE uint32_t block_z() { return __builtin_amdgcn_workgroup_id_z(); }
+
+/// Lane within the wave, 0..31.
+STRATA_DEVICE uint32_t lane_id() { return __builtin_amdgcn_mbcnt_lo(~0u, 0); }
+
+/// The value of the first active lane, as a scalar. The argument must be the same in all lanes.
+STRATA_DEVICE uint32_t uniform(uint32_t value) { return __builtin_amdgcn_readfirstlane(value); }
+
+/// Workgroup barrier: LDS writes before it are seen by all waves after it.
+STRATA_DEVICE void barrier() {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+
+template <class To, class From>
+STRATA_DEVICE To bit_cast(From value) {
+    static_assert(sizeof(To) == sizeof(From));
+    return __builtin_bit_cast(To, value);
+}
+
+}  // namespace strata
