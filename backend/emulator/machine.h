@@ -24,11 +24,15 @@ struct allocation {
 /// An immutable, sorted picture of all live allocations. A launch takes one when it starts to run.
 struct allocation_map {
     std::vector<allocation> ranges;  ///< sorted by begin, not overlapping
+    std::vector<allocation> freed;   ///< some recently freed ranges, newest last; for messages
 
     /// The allocation that holds all of [address, address + size), or nullptr.
     const allocation * find(uint64_t address, uint64_t size) const;
     /// The allocation whose border is nearest to address, or nullptr if there is none.
     const allocation * nearest(uint64_t address) const;
+    /// What an access to [address, address + size) meets, for fault messages: "4 bytes past the end of allocation #7
+    /// (hipMalloc, 4096 bytes at 0x...)", "inside allocation #3 (...), which was freed", "a null pointer", ...
+    std::string describe(uint64_t address, uint64_t size) const;
 };
 
 /// A kernel of a loaded code object, from its descriptor (64 bytes in .rodata) and its metadata note.
@@ -107,6 +111,9 @@ struct machine_properties {
 /// Runs a dispatch to its end on all worker threads (STRATA_EMULATOR_THREADS, default: all cores) and returns the first
 /// fault, or kind::none. Called by one stream at a time. Never crashes on a bad kernel. (machine.cpp)
 fault run(const dispatch & launch, const allocation_map & memory);
+
+/// Set when the process is about to exit: run() then returns at the next workgroup, leaving the rest undone. (stream.cpp)
+extern std::atomic<bool> stopping;
 
 /// Instruction text of every distinct mnemonic in the executable segment, for tests. (decode)
 std::vector<std::string> mnemonics(const kernel_image & kernel);

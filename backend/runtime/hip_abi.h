@@ -24,6 +24,8 @@ enum hip_error : int {
     hipErrorNotInitialized = 3,
     hipErrorDeinitialized = 4,
     hipErrorInvalidConfiguration = 9,
+    hipErrorInvalidPitchValue = 12,
+    hipErrorInvalidDevicePointer = 17,
     hipErrorInvalidMemcpyDirection = 21,
     hipErrorNoDevice = 100,
     hipErrorInvalidDevice = 101,
