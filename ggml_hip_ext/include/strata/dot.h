@@ -1,0 +1,21 @@
+// Dot products of four bytes with a 32-bit sum.
+#pragma once
+
+#include "strata/device.h"
+
+namespace strata {
+
+/// sum + the products of four signed bytes with four signed bytes; wraps.
+STRATA_DEVICE int32_t dot4_signed(uint32_t a, uint32_t b, int32_t sum) {
+    return __builtin_amdgcn_sudot4(true, static_cast<int32_t>(a), true, static_cast<int32_t>(b), sum, false);
+}
+
+/// sum + the products of four unsigned bytes `a` with four signed bytes `b`; wraps.
+STRATA_DEVICE int32_t dot4_unsigned(uint32_t a, uint32_t b, int32_t sum) {
+    return __builtin_amdgcn_sudot4(false, static_cast<int32_t>(a), true, static_cast<int32_t>(b), sum, false);
+}
+
+/// Product of the low 24 bits, signed, of each: v_mul_i32_i24, four times as fast as a full product.
+STRATA_DEVICE int32_t mul24(int32_t a, int32_t b) { return ((a << 8) >> 8) * ((b << 8) >> 8); }
+
+}  // namespace strata

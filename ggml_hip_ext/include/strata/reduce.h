@@ -1,0 +1,69 @@
+// Reductions over the 32 lanes of a wave: a butterfly that pairs lanes 16, 8, 4, 2 and 1 apart, without LDS. All lanes must be active; all get
+// the result. The order of the additions is the same in every kernel, so results are the same bits everywhere.
+#pragma once
+
+#include "strata/device.h"
+
+namespace strata {
+
+/// The value of lane `lane_id() ^ Mask`, for Mask 1..15 (DPP row_xmask) or 16 (permlanex16).
+template <uint32_t Mask>
+STRATA_DEVICE uint32_t lane_xor(uint32_t value) {
+    static_assert(Mask >= 1 && Mask <= 16);
+    if constexpr (Mask == 16) {
+        return __builtin_amdgcn_permlanex16(value, value, 0x76543210u, 0xfedcba98u, true, false);
+    } else {
+        return __builtin_amdgcn_update_dpp(0, value, 0x160 + Mask, 0xf, 0xf, true);
+    }
+}
+
+template <uint32_t Mask>
+STRATA_DEVICE float lane_xor(float value) {
+    return bit_cast<float>(lane_xor<Mask>(bit_cast<uint32_t>(value)));
+}
+
+template <uint32_t Mask>
+STRATA_DEVICE int32_t lane_xor(int32_t value) {
+    return static_cast<int32_t>(lane_xor<Mask>(static_cast<uint32_t>(value)));
+}
+
+/// Sum over groups of `Lanes` neighbouring lanes (2, 4, 8, 16 or 32).
+template <uint32_t Lanes = 32, class T>
+STRATA_DEVICE T wave_sum(T value) {
+    if constexpr (Lanes >= 32) value += lane_xor<16>(value);
+    if constexpr (Lanes >= 16) value += lane_xor<8>(value);
+    if constexpr (Lanes >= 8) value += lane_xor<4>(value);
+    if constexpr (Lanes >= 4) value += lane_xor<2>(value);
+    if constexpr (Lanes >= 2) value += lane_xor<1>(value);
+    return value;
+}
+
+/// Maximum of this lane's value and that of lane `lane_id() ^ Mask`; a NaN loses against any number.
+template <uint32_t Mask>
+STRATA_DEVICE float max_with_lane(float value) {
+#ifdef __GFX11__
+    // In assembly, because the compiler puts two canonicalizing instructions before each maximum of a value it has not computed itself.
+    float result;
+    if constexpr (Mask == 16) {
+        asm("v_max_f32 %0, %1, %2" : "=v"(result) : "v"(value), "v"(lane_xor<16>(value)));
+    } else {
+        asm("v_max_f32_dpp %0, %1, %1 row_xmask:%2 row_mask:0xf bank_mask:0xf bound_ctrl:1" : "=v"(result) : "v"(value), "n"(Mask));
+    }
+    return result;
+#else
+    return __builtin_fmaxf(value, lane_xor<Mask>(value));
+#endif
+}
+
+/// Maximum over groups of `Lanes` neighbouring lanes. A NaN loses against any number, as in fmaxf.
+template <uint32_t Lanes = 32>
+STRATA_DEVICE float wave_max(float value) {
+    if constexpr (Lanes >= 32) value = max_with_lane<16>(value);
+    if constexpr (Lanes >= 16) value = max_with_lane<8>(value);
+    if constexpr (Lanes >= 8) value = max_with_lane<4>(value);
+    if constexpr (Lanes >= 4) value = max_with_lane<2>(value);
+    if constexpr (Lanes >= 2) value = max_with_lane<1>(value);
+    return value;
+}
+
+}  // namespace strata
