@@ -1,0 +1,17 @@
+"""strata-hip: a llama.cpp backend for AMD Strix Halo (gfx1151) that also runs, instruction by instruction, without the chip.
+
+    from strata_hip import Llama
+    llm = Llama("model.gguf", device="emulator")
+"""
+from .errors import DeviceError, DeviceMemoryError, ModelFileError, ModelNotFoundError, StrataError
+
+__version__ = "0.1.0"
+__all__ = ["Llama", "DeviceError", "DeviceMemoryError", "ModelFileError", "ModelNotFoundError", "StrataError"]
+
+
+def __getattr__(name):
+    # Importing llama_cpp takes a second; `strata-hip --help` does not need it.
+    if name == "Llama":
+        from .llama import Llama
+        return Llama
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

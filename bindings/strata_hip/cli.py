@@ -1,0 +1,193 @@
+"""The command `strata-hip`."""
+import argparse
+import sys
+from typing import List, Optional
+
+from . import __version__
+from .errors import StrataError
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Runs a command; returns the exit code: 0, 1 after an error (told on stderr), 2 for wrong usage, 130 after Ctrl-C."""
+    options = parser().parse_args(arguments)
+    try:
+        return options.command(options) or 0
+    except StrataError as error:
+        print(f"strata-hip: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of a pipe left; Python would complain again while it exits.
+        sys.stdout = None
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    root = argparse.ArgumentParser(prog="strata-hip", description="llama.cpp on AMD Strix Halo (gfx1151), or on its emulator.")
+    root.add_argument("--version", action="version", version=f"strata-hip {__version__}")
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
+    _devices_parser(commands)
+    _run_parser(commands)
+    _bench_parser(commands)
+    return root
+
+
+def _runtime_argument(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--runtime", choices=["auto", "hip", "emulator"], default=None,
+                         help="hip: a real GPU; emulator: none needed; auto: hip (default: $STRATA_RUNTIME or auto)")
+
+
+def _backend_argument(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--backend", choices=["strata-hip", "cpu"], default="strata-hip",
+                         help="cpu: stock llama.cpp, to compare with (default: strata-hip)")
+
+
+# devices
+
+def _devices_parser(commands) -> None:
+    command = commands.add_parser("devices", help="show the device, or why there is none")
+    _runtime_argument(command)
+    command.add_argument("--json", action="store_true", help="as JSON")
+    command.set_defaults(command=_devices)
+
+
+def _devices(options: argparse.Namespace) -> None:
+    import json
+
+    from . import log, plugin
+    with log.captured(quiet=True):
+        info = plugin.load(options.runtime).info
+    if options.json:
+        print(json.dumps(info, indent=2))
+        return
+    width = max(len(key) for key in info)
+    for key, value in info.items():
+        print(f"{key:<{width}}  {value}")
+
+
+# run
+
+def _run_parser(commands) -> None:
+    command = commands.add_parser(
+        "run", help="answer or continue a prompt",
+        description="A model with a chat template answers as an assistant; any other model, or -no-cnv, continues the prompt. "
+                    "On a terminal the conversation goes on until an empty line or Ctrl-D, unless -st.")
+    add = command.add_argument
+    add("-m", "--model", required=True, metavar="FILE", help="a GGUF file")
+    add("-p", "--prompt", help="the prompt; without it, it is read from stdin")
+    add("-f", "--file", help="read the prompt from a file")
+    add("-sys", "--system-prompt", help="system prompt of a conversation")
+    add("-n", "--predict", "--n-predict", type=int, default=-1, metavar="N", help="tokens at most an answer (default: till it ends)")
+    add("-c", "--ctx-size", type=int, default=4096, metavar="N", help="context size, 0: the model's (default: 4096)")
+    add("-b", "--batch-size", type=int, default=2048, metavar="N", help="logical batch (default: 2048)")
+    add("-ub", "--ubatch-size", type=int, default=512, metavar="N", help="physical batch (default: 512)")
+    add("-t", "--threads", type=int, default=None, metavar="N", help="CPU threads")
+    add("-ngl", "--gpu-layers", "--n-gpu-layers", type=int, default=-1, metavar="N", help="layers on the device, -1: all (default)")
+    add("-fa", "--flash-attn", choices=["on", "off"], default="on", help="flash attention (default: on)")
+    add("-ctk", "--cache-type-k", default="f16", metavar="TYPE", help="type of the K cache (default: f16)")
+    add("-ctv", "--cache-type-v", default="f16", metavar="TYPE", help="type of the V cache (default: f16)")
+    add("-s", "--seed", type=int, default=-1, metavar="N", help="random seed, -1: any (default)")
+    add("--temp", type=float, default=0.8, metavar="T", help="temperature, 0: always the likeliest token (default: 0.8)")
+    add("--top-k", type=int, default=40, metavar="N", help="sample among the N likeliest tokens (default: 40)")
+    add("--top-p", type=float, default=0.95, metavar="P", help="sample among the likeliest of this joint probability (default: 0.95)")
+    add("--min-p", type=float, default=0.05, metavar="P", help="drop tokens less likely than P times the likeliest (default: 0.05)")
+    add("--repeat-penalty", type=float, default=1.0, metavar="X", help="penalty for repetition, 1: none (default)")
+    chat = command.add_mutually_exclusive_group()
+    chat.add_argument("-cnv", "--conversation", action="store_true", default=None, help="as an assistant")
+    chat.add_argument("-no-cnv", "--no-conversation", dest="conversation", action="store_false", help="continue the text")
+    add("-st", "--single-turn", action="store_true", help="stop after one answer")
+    add("--no-display-prompt", action="store_true", help="print only what the model wrote")
+    add("-v", "--verbose", action="store_true", help="llama.cpp's log on stderr")
+    _backend_argument(command)
+    _runtime_argument(command)
+    command.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> None:
+    from . import run
+    run.run(options)
+
+
+# bench
+
+def _bench_parser(commands) -> None:
+    from .bench_tables import PRINTERS
+    command = commands.add_parser(
+        "bench", help="measure tokens a second, as llama-bench does",
+        description="Lists may be given to each parameter with commas or by repeating it; numbers as first-last, "
+                    "first-last+step or first-last*mult too.")
+
+    def add(*names: str, default, **more) -> None:
+        command.add_argument(*names, action="append", default=None, metavar=more.pop("metavar", "N"),
+                             help=f"{more.pop('help')} (default: {default})", **more)
+
+    command.add_argument("-m", "--model", action="append", required=True, metavar="FILE", help="a GGUF file")
+    add("-p", "--n-prompt", default=512, help="prompt tokens; 0: no such test")
+    add("-n", "--n-gen", default=128, help="generated tokens; 0: no such test")
+    add("-pg", default="none", metavar="PP,TG", help="a prompt and then generated tokens")
+    add("-d", "--n-depth", default=0, help="context before the test")
+    add("-b", "--batch-size", default=2048, help="logical batch")
+    add("-ub", "--ubatch-size", default=512, help="physical batch")
+    add("-ctk", "--cache-type-k", default="f16", metavar="TYPE", help="type of the K cache")
+    add("-ctv", "--cache-type-v", default="f16", metavar="TYPE", help="type of the V cache")
+    add("-t", "--threads", default="all CPUs", help="CPU threads")
+    add("-ngl", "--n-gpu-layers", default=-1, help="layers on the device, -1: all")
+    add("-fa", "--flash-attn", default="auto", metavar="on|off|auto", help="flash attention")
+    command.add_argument("-r", "--repetitions", type=int, default=5, metavar="N", help="times each test is repeated (default: 5)")
+    command.add_argument("-o", "--output", choices=list(PRINTERS), default="md", help="format (default: md)")
+    command.add_argument("--no-warmup", action="store_true", help="skip the warm-up runs")
+    _backend_argument(command)
+    _runtime_argument(command)
+    command.set_defaults(command=_bench, parser=command)
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from . import bench
+    wanted = bench_options(options)
+    bench.run(wanted, options.output, sys.stdout)
+
+
+def bench_options(options: argparse.Namespace):
+    """bench.Options from the command line; a wrong value ends the program with the usage."""
+    from . import bench
+
+    def values(name: str, default: list, convert) -> list:
+        given = getattr(options, name)
+        try:
+            return [value for text in given for value in convert(text)] if given else default
+        except (ValueError, KeyError) as error:
+            options.parser.error(f"--{name.replace('_', '-')}: {error}")
+
+    def cache_types(text: str) -> List[str]:
+        for name in text.split(","):
+            if name not in bench.CACHE_TYPES:
+                raise ValueError(f"{name!r} is none of {', '.join(bench.CACHE_TYPES)}")
+        return text.split(",")
+
+    def flash(text: str) -> List[int]:
+        for name in text.split(","):
+            if name not in bench.FLASH_ATTN:
+                raise ValueError(f"{name!r} is none of on, off, auto")
+        return [bench.FLASH_ATTN[name] for name in text.split(",")]
+
+    if options.repetitions < 1:
+        options.parser.error("--repetitions: at least 1")
+    return bench.Options(
+        model=values("model", [], lambda text: text.split(",")),
+        n_prompt=values("n_prompt", [512], bench.int_range),
+        n_gen=values("n_gen", [128], bench.int_range),
+        pg=values("pg", [], lambda text: [bench.pair(text)]),
+        n_depth=values("n_depth", [0], bench.int_range),
+        n_batch=values("batch_size", [2048], bench.int_range),
+        n_ubatch=values("ubatch_size", [512], bench.int_range),
+        type_k=values("cache_type_k", ["f16"], cache_types),
+        type_v=values("cache_type_v", ["f16"], cache_types),
+        n_threads=values("threads", [bench.default_threads()], bench.int_range),
+        n_gpu_layers=values("n_gpu_layers", [-1], bench.layers),
+        flash_attn=values("flash_attn", [-1], flash),
+        repetitions=options.repetitions, warmup=not options.no_warmup, backend=options.backend, runtime=options.runtime)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

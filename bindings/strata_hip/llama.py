@@ -1,0 +1,123 @@
+"""The drop-in Llama class."""
+import contextlib
+import ctypes
+import functools
+import os
+from typing import Any, Callable, Optional
+
+import llama_cpp
+
+from . import log, plugin
+from .errors import DeviceError, DeviceMemoryError, ModelFileError, ModelNotFoundError
+
+_GPU, _IGPU = 1, 2  # enum ggml_backend_dev_type
+
+
+class Llama(llama_cpp.Llama):
+    """llama_cpp.Llama on this project's backend. All of its arguments and methods work as they do there.
+
+    Args:
+        model_path: a GGUF file.
+        backend: "strata-hip" (default): the model computes on our device, all layers unless `n_gpu_layers` says otherwise.
+            None: stock llama_cpp, as if this package had not been loaded. "cpu": stock and no GPU whatsoever.
+        device: "hip", "emulator", or None for what $STRATA_RUNTIME says and otherwise a real GPU. A process has one.
+        **kwargs: as for llama_cpp.Llama.
+
+    Raises:
+        DeviceError (a RuntimeError): no supported GPU and no emulator asked for; or the device failed.
+        DeviceMemoryError (also a MemoryError): model or context do not fit; the message names the sizes.
+        ModelNotFoundError (FileNotFoundError and ValueError): no such file.
+        ModelFileError (a ValueError): not a GGUF file, truncated, or of a kind that llama.cpp does not know.
+    """
+
+    def __init__(self, model_path: str, *, backend: Optional[str] = "strata-hip", device: Optional[str] = None, **kwargs: Any):
+        if backend not in ("strata-hip", "cpu", None):
+            raise ValueError(f"backend={backend!r}: expected 'strata-hip', 'cpu' or None")
+        self._backend, self._device = backend, device
+        self._stack = contextlib.ExitStack()  # the base class closes it, also when what follows fails
+        model_path = os.fspath(model_path)
+        check_model_file(model_path)
+        self._device_list = device_list(backend, device)
+        if backend == "strata-hip":
+            kwargs.setdefault("n_gpu_layers", -1)
+        elif backend == "cpu":
+            kwargs["n_gpu_layers"] = 0
+        with log.captured() as messages:
+            try:
+                super().__init__(model_path, **kwargs)
+            except ValueError as error:
+                raise load_error(model_path, str(error), messages.reason()) from None
+
+    @property
+    def model_params(self) -> llama_cpp.llama_model_params:
+        """As in llama_cpp.Llama, with the chosen devices filled in: the base class has no argument for them."""
+        return self._model_params
+
+    @model_params.setter
+    def model_params(self, value: llama_cpp.llama_model_params) -> None:
+        if self._device_list is not None:
+            value.devices = ctypes.cast(self._device_list, ctypes.c_void_p)
+        self._model_params = value
+
+    def __getstate__(self):
+        return dict(super().__getstate__(), backend=self._backend, device=self._device)
+
+
+def device_list(backend: Optional[str], device: Optional[str]) -> Optional[ctypes.Array]:
+    """llama_model_params.devices for a backend, a NULL-terminated array; None leaves the choice to llama.cpp.
+
+    Loads the plugin for "strata-hip". Raises DeviceError."""
+    if backend == "strata-hip":
+        devices = plugin.load(device).devices()
+    elif backend == "cpu":
+        devices = []
+    elif (ours := plugin.loaded()) is None:
+        return None
+    else:
+        base = plugin.ggml_base()
+        gpus = [gpu for gpu in plugin.all_devices() if base.ggml_backend_dev_type(gpu) in (_GPU, _IGPU)]
+        devices = [gpu for gpu in gpus if gpu not in ours.devices()]
+    return (ctypes.c_void_p * (len(devices) + 1))(*devices, None)
+
+
+def check_model_file(path: str) -> None:
+    """Raises ModelNotFoundError or ModelFileError for what is plainly no GGUF file."""
+    if not os.path.exists(path):
+        raise ModelNotFoundError(f"Model path does not exist: {path}")
+    if os.path.isdir(path):
+        raise ModelFileError(f"{path} is a folder, not a GGUF file")
+    with open(path, "rb") as file:
+        head = file.read(24)
+    if head[:4] != b"GGUF":
+        raise ModelFileError(f"{path} is not a GGUF file: it starts with {head[:4]!r}")
+    if len(head) < 24:
+        raise ModelFileError(f"{path} is truncated: {len(head)} bytes are less than a GGUF header")
+
+
+def load_error(path: str, error: str, reason: str) -> Exception:
+    """The exception for a model or context that llama.cpp could not make, from what it logged."""
+    ours = plugin.loaded()
+    device_reason = ours.last_error if ours else ""
+    if "out of memory" in device_reason.lower() or "failed to allocate" in reason:
+        return DeviceMemoryError(f"{path}: {device_reason or reason}")
+    if "context" in error:
+        return DeviceError(f"{error}: {device_reason or reason}")
+    return ModelFileError(f"{error}: {reason or device_reason}")
+
+
+def _device_errors(method: Callable) -> Callable:
+    """Lets a failing decode say what the device says."""
+    @functools.wraps(method)
+    def wrapped(self, *args, **kwargs):
+        ours = plugin.loaded() if self._backend == "strata-hip" else None
+        try:
+            return method(self, *args, **kwargs)
+        except RuntimeError as error:
+            if ours and ours.last_error and not isinstance(error, DeviceError):
+                raise DeviceError(f"{error}: {ours.last_error}") from error
+            raise
+    return wrapped
+
+
+for _name in ("eval", "embed"):
+    setattr(Llama, _name, _device_errors(getattr(llama_cpp.Llama, _name)))

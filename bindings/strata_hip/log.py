@@ -1,0 +1,55 @@
+"""llama.cpp's log, read while something that may fail is called."""
+import contextlib
+import ctypes
+import threading
+from typing import Iterator, List
+
+import llama_cpp
+
+_WARN, _ERROR = 3, 4  # enum ggml_log_level as of ggml 0.25: NONE, DEBUG, INFO, WARN, ERROR, CONT
+_CONT = 5
+_lock = threading.RLock()
+
+
+class Log:
+    """The warnings and errors that were logged."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._level = 0
+
+    def add(self, level: int, text: str) -> None:
+        if level != _CONT:
+            self._level = level
+        if self._level in (_WARN, _ERROR):
+            self.text += text
+
+    def reason(self) -> str:
+        """The lines without repetition, short enough for an exception's message."""
+        lines: List[str] = []
+        for line in self.text.splitlines():
+            if line.strip() and line.strip() not in lines:
+                lines.append(line.strip())
+        return "; ".join(lines[-6:])
+
+
+@contextlib.contextmanager
+def captured(quiet: bool = False) -> Iterator[Log]:
+    """Collects what llama.cpp and ggml log meanwhile; unless `quiet`, it also goes where it went before."""
+    log = Log()
+    previous = llama_cpp.llama_log_callback()
+    user_data = ctypes.c_void_p()
+    with _lock:
+        llama_cpp.llama_log_get(ctypes.byref(previous), ctypes.byref(user_data))
+
+        @llama_cpp.llama_log_callback
+        def listen(level, text, _):
+            log.add(level, text.decode("utf-8", "replace"))
+            if previous and not quiet:
+                previous(level, text, user_data)
+
+        llama_cpp.llama_log_set(listen, ctypes.c_void_p(0))
+        try:
+            yield log
+        finally:
+            llama_cpp.llama_log_set(previous, user_data)

@@ -1,0 +1,144 @@
+"""The plugin in this process: where its libraries are, loading it into llama_cpp's ggml, and its C interface (cffi)."""
+import ctypes
+import json
+import os
+import pathlib
+import threading
+from typing import Any, Dict, List, Optional
+
+import cffi
+
+from . import log
+from .errors import DeviceError
+
+RUNTIMES = ("auto", "hip", "emulator")
+PLUGIN = "libggml-strata-hip.so"
+
+_ffi = cffi.FFI()
+_ffi.cdef("""
+    const char * strata_hip_version(void);
+    const char * strata_hip_last_error(void);
+    const char * strata_hip_device_json(void);
+""")
+_lock = threading.Lock()
+_loaded: Optional["Plugin"] = None
+
+
+def library_folder() -> pathlib.Path:
+    """The folder of the plugin and the emulator: $STRATA_LIBRARY_DIR, or lib/ in the installed package."""
+    folder = os.environ.get("STRATA_LIBRARY_DIR")
+    return pathlib.Path(folder) if folder else pathlib.Path(__file__).resolve().parent / "lib"
+
+
+def ggml() -> ctypes.CDLL:
+    """llama_cpp's own libggml: the plugin must be registered with that copy."""
+    from llama_cpp._ggml import libggml
+    for name in ("ggml_backend_load", "ggml_backend_reg_get", "ggml_backend_dev_get", "ggml_backend_dev_backend_reg"):
+        getattr(libggml, name).restype = ctypes.c_void_p
+    for name in ("ggml_backend_reg_count", "ggml_backend_dev_count"):
+        getattr(libggml, name).restype = ctypes.c_size_t
+    return libggml
+
+
+def ggml_base() -> ctypes.CDLL:
+    """llama_cpp's own libggml-base."""
+    import llama_cpp._ctypes_extensions as extensions
+    from llama_cpp._ggml import libggml_base_path
+    library = extensions.load_shared_library("ggml-base", libggml_base_path)
+    for name in ("ggml_backend_dev_name", "ggml_backend_dev_description", "ggml_backend_reg_name"):
+        getattr(library, name).restype = ctypes.c_char_p
+        getattr(library, name).argtypes = [ctypes.c_void_p]
+    library.ggml_backend_dev_type.argtypes = [ctypes.c_void_p]
+    library.ggml_backend_dev_backend_reg.restype = ctypes.c_void_p
+    library.ggml_backend_dev_backend_reg.argtypes = [ctypes.c_void_p]
+    return library
+
+
+class Plugin:
+    """The registered plugin."""
+
+    def __init__(self, library: Any, registry: int):
+        self._library = library
+        self.registry = registry
+
+    @property
+    def version(self) -> str:
+        return _ffi.string(self._library.strata_hip_version()).decode()
+
+    @property
+    def last_error(self) -> str:
+        """What failed last on the device, or an empty text."""
+        return _text(self._library.strata_hip_last_error())
+
+    @property
+    def info(self) -> Dict[str, Any]:
+        """The device as the plugin describes it: runtime, library, name, arch, memory ..."""
+        return json.loads(_text(self._library.strata_hip_device_json()) or "{}")
+
+    @property
+    def runtime(self) -> str:
+        """"hip" or "emulator"."""
+        return str(self.info["runtime"])
+
+    def devices(self) -> List[int]:
+        """Addresses of the plugin's ggml devices."""
+        return [device for device in all_devices() if ggml_base().ggml_backend_dev_backend_reg(device) == self.registry]
+
+
+def _text(pointer: Any) -> str:
+    return _ffi.string(pointer).decode("utf-8", "replace") if pointer else ""
+
+
+def all_devices() -> List[int]:
+    """Addresses of every ggml device of this process."""
+    library = ggml()
+    return [library.ggml_backend_dev_get(ctypes.c_size_t(i)) for i in range(library.ggml_backend_dev_count())]
+
+
+def loaded() -> Optional[Plugin]:
+    """The plugin if this process has loaded it."""
+    return _loaded
+
+
+def load(device: Optional[str] = None) -> Plugin:
+    """Registers the plugin with llama_cpp's ggml, once a process.
+
+    device: "hip" (AMD's runtime), "emulator", or None/"auto": what $STRATA_RUNTIME says, otherwise hip.
+    Raises DeviceError: no supported GPU, another ggml version, a missing library, or another device in use already."""
+    global _loaded
+    if device not in (None, *RUNTIMES):
+        raise ValueError(f"device={device!r}: expected one of {', '.join(map(repr, RUNTIMES))} or None")
+    with _lock:
+        if _loaded:
+            if device not in (None, "auto", _loaded.runtime):
+                raise DeviceError(f"this process already computes on {_loaded.runtime!r}: start another process for {device!r}")
+            return _loaded
+        path = library_folder() / PLUGIN
+        if not path.exists():
+            raise DeviceError(f"{path} does not exist: build it with `make build`, or name its folder in STRATA_LIBRARY_DIR")
+        before = os.environ.get("STRATA_RUNTIME")
+        if device is not None:
+            os.environ["STRATA_RUNTIME"] = device
+        try:
+            with log.captured() as messages:
+                library = _open(path)
+                registry = ggml().ggml_backend_load(os.fsencode(path))
+        finally:
+            if device is not None:
+                if before is None:
+                    del os.environ["STRATA_RUNTIME"]
+                else:
+                    os.environ["STRATA_RUNTIME"] = before
+        if not registry:
+            raise DeviceError(_text(library.strata_hip_last_error()) or messages.reason() or f"ggml refused {path}")
+        _loaded = Plugin(library, registry)
+        return _loaded
+
+
+def _open(path: pathlib.Path) -> Any:
+    """The plugin's own C functions. ggml must be in the process first: the plugin binds to it by its SONAME."""
+    ggml()
+    try:
+        return _ffi.dlopen(os.fspath(path))
+    except OSError as error:
+        raise DeviceError(f"the plugin cannot be loaded: {error}") from None

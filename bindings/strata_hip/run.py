@@ -1,0 +1,84 @@
+"""`strata-hip run`: one prompt, or a conversation on a terminal."""
+import argparse
+import sys
+from typing import Any, Dict, Iterator, List
+
+from . import bench
+from .errors import StrataError
+from .llama import Llama
+
+
+def run(options: argparse.Namespace) -> None:
+    """Loads the model and prints what it writes, as it writes it."""
+    prompt = read_prompt(options)
+    llm = load(options)
+    has_template = "tokenizer.chat_template" in llm.metadata
+    if options.conversation is None:
+        options.conversation = has_template
+    elif options.conversation and not has_template:
+        raise StrataError(f"{options.model} has no chat template: it can only continue text (-no-cnv)")
+    sampling = dict(max_tokens=None if options.predict < 0 else options.predict, temperature=options.temp, top_k=options.top_k,
+                    top_p=options.top_p, min_p=options.min_p, repeat_penalty=options.repeat_penalty)
+    if options.conversation:
+        converse(llm, prompt, options, sampling)
+        return
+    if not options.no_display_prompt:
+        print(prompt, end="", flush=True)
+    show(chunk["choices"][0]["text"] for chunk in llm(prompt, stream=True, **sampling))
+
+
+def read_prompt(options: argparse.Namespace) -> str:
+    """-p, -f or stdin."""
+    if options.prompt is not None:
+        return options.prompt
+    if options.file:
+        try:
+            with open(options.file, encoding="utf-8") as file:
+                return file.read()
+        except OSError as error:
+            raise StrataError(f"the prompt cannot be read: {error}") from None
+    if sys.stdin.isatty():
+        return input("> ")
+    return sys.stdin.read()
+
+
+def load(options: argparse.Namespace) -> Llama:
+    """The model with the context that the options describe."""
+    for name in (options.cache_type_k, options.cache_type_v):
+        if name not in bench.CACHE_TYPES:
+            raise StrataError(f"cache type {name!r} is none of {', '.join(bench.CACHE_TYPES)}")
+    return Llama(
+        options.model, backend=options.backend, device=options.runtime, n_gpu_layers=options.gpu_layers, n_ctx=options.ctx_size,
+        n_batch=options.batch_size, n_ubatch=options.ubatch_size, n_threads=options.threads, n_threads_batch=options.threads,
+        flash_attn=options.flash_attn == "on", type_k=bench.CACHE_TYPES[options.cache_type_k],
+        type_v=bench.CACHE_TYPES[options.cache_type_v], seed=options.seed & 0xFFFFFFFF, verbose=options.verbose)
+
+
+def converse(llm: Llama, prompt: str, options: argparse.Namespace, sampling: Dict[str, Any]) -> None:
+    """Answers `prompt`; on a terminal, what the user says after it too."""
+    messages: List[Dict[str, str]] = []
+    if options.system_prompt:
+        messages.append({"role": "system", "content": options.system_prompt})
+    while True:
+        messages.append({"role": "user", "content": prompt})
+        chunks = llm.create_chat_completion(messages=messages, stream=True, **sampling)
+        answer = show(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks)
+        messages.append({"role": "assistant", "content": answer})
+        if options.single_turn or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            return
+        try:
+            prompt = input("\n> ")
+        except EOFError:
+            prompt = ""
+        if not prompt:
+            return
+
+
+def show(pieces: Iterator[str]) -> str:
+    """Prints pieces of text as they come and returns the whole."""
+    whole = ""
+    for piece in pieces:
+        print(piece, end="", flush=True)
+        whole += piece
+    print()
+    return whole
