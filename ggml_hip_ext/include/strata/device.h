@@ -41,6 +41,9 @@ STRATA_DEVICE uint32_t lane_id() { return __builtin_amdgcn_mbcnt_lo(~0u, 0); }
 /// The value of the first active lane, as a scalar. The argument must be the same in all lanes.
 STRATA_DEVICE uint32_t uniform(uint32_t value) { return __builtin_amdgcn_readfirstlane(value); }
 
+/// True if the condition holds in any active lane; the same in all lanes.
+STRATA_DEVICE bool any_lane(bool condition) { return __builtin_amdgcn_ballot_w32(condition) != 0; }
+
 /// Workgroup barrier: LDS writes before it are seen by all waves after it.
 STRATA_DEVICE void barrier() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
