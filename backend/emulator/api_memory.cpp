@@ -1,0 +1,274 @@
+// HIP's memory calls. Copies check the device's ranges against the allocation table before they are queued.
+//
+// How copies relate to the host:
+//   * pageable source, hipMemcpyAsync: up to 4 MiB the source is read before the call returns, as HIP's staging does; more
+//     than that is copied before the call returns.
+//   * pinned source, or a destination in host memory: really asynchronous, so that a missing synchronization can show. HIP
+//     promises no more for pinned memory, and for a pageable destination it only waits in practice.
+//   * hipMemcpy and hipMemset return when all is done, except between device ranges: those HIP only queues.
+#include "api.h"
+#include "memory.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace strata {
+
+using namespace emulator;
+
+namespace {
+
+constexpr size_t staged_at_most = size_t{4} << 20;
+
+enum class place { pageable, pinned, device };
+
+// `rows` rows of `width` bytes, `pitch` bytes apart.
+struct extent {
+    size_t width = 0, rows = 1;
+};
+
+struct side {
+    uint64_t address = 0;
+    size_t pitch = 0;
+    place where = place::pageable;
+};
+
+struct copy {
+    const char * call;
+    side to, from;
+    extent size;
+};
+
+bool span(const extent & size, size_t pitch, size_t & bytes) {
+    size_t before_last = 0;
+    return !__builtin_mul_overflow(size.rows - 1, pitch, &before_last) && !__builtin_add_overflow(before_last, size.width, &bytes);
+}
+
+// Finds out where a side lies. All of it must lie in one allocation, or none of it in the device's.
+hip_error locate(const copy & c, side & s, bool written) {
+    const char * name = written ? "destination" : "source";
+    size_t bytes = 0;
+    uint64_t end = 0;
+    if (!span(c.size, s.pitch, bytes) || __builtin_add_overflow(s.address, bytes, &end)) {
+        return fail(hipErrorInvalidValue, format("%s: the %s has an impossible size", c.call, name));
+    }
+    if (s.address == 0) {
+        return fail(hipErrorInvalidValue, format("%s: the %s is a null pointer", c.call, name));
+    }
+    const auto map = device_memory::instance().snapshot();
+    if (const allocation * a = map->find(s.address, bytes)) {
+        if (written && !a->writable) {
+            return fail(hipErrorInvalidValue, format("%s: the destination is %s", c.call, map->describe(s.address, bytes).c_str()));
+        }
+        s.where = std::strcmp(a->kind, "hipHostMalloc") == 0 ? place::pinned : place::device;
+        return hipSuccess;
+    }
+    if (device_memory::instance().owns(s.address, bytes)) {
+        return fail(hipErrorInvalidValue, format("%s: the %s, %zu bytes at 0x%llx: %s", c.call, name, bytes,
+                                                 static_cast<unsigned long long>(s.address), map->describe(s.address, bytes).c_str()));
+    }
+    s.where = place::pageable;
+    return hipSuccess;
+}
+
+hip_error check_direction(const copy & c, int kind) {
+    const bool from_device = kind == hipMemcpyDeviceToHost || kind == hipMemcpyDeviceToDevice;
+    const bool to_device = kind == hipMemcpyHostToDevice || kind == hipMemcpyDeviceToDevice;
+    if (kind == hipMemcpyDefault) {
+        return hipSuccess;
+    }
+    if (kind < hipMemcpyHostToHost || kind > hipMemcpyDefault) {
+        return fail(hipErrorInvalidMemcpyDirection, format("%s: %d is no hipMemcpyKind", c.call, kind));
+    }
+    // Pinned memory is both the host's and the device's.
+    const auto wrong = [&](const side & s, bool device) { return s.where != place::pinned && (s.where == place::device) != device; };
+    if (wrong(c.from, from_device)) {
+        return fail(hipErrorInvalidValue, format("%s: the source is %s memory, the direction says otherwise", c.call,
+                                                 from_device ? "host" : "device"));
+    }
+    if (wrong(c.to, to_device)) {
+        return fail(hipErrorInvalidValue, format("%s: the destination is %s memory, the direction says otherwise", c.call,
+                                                 to_device ? "host" : "device"));
+    }
+    return hipSuccess;
+}
+
+void copy_rows(uint64_t to, size_t to_pitch, const void * from, size_t from_pitch, const extent & size) {
+    auto * target = reinterpret_cast<unsigned char *>(to);
+    const auto * source = static_cast<const unsigned char *>(from);
+    if (to_pitch == size.width && from_pitch == size.width) {
+        std::memmove(target, source, size.width * size.rows);
+        return;
+    }
+    for (size_t row = 0; row < size.rows; ++row) {
+        std::memmove(target + row * to_pitch, source + row * from_pitch, size.width);
+    }
+}
+
+fence_ptr submit_copy(const stream_ptr & stream, const copy & c) {
+    return device_queues::instance().submit(stream, [c]() -> outcome {
+        copy_rows(c.to.address, c.to.pitch, reinterpret_cast<const void *>(c.from.address), c.from.pitch, c.size);
+        return {};
+    });
+}
+
+fence_ptr submit_staged(const stream_ptr & stream, const copy & c) {
+    auto staged = std::make_shared<std::vector<unsigned char>>(c.size.width * c.size.rows);
+    copy_rows(reinterpret_cast<uint64_t>(staged->data()), c.size.width, reinterpret_cast<const void *>(c.from.address), c.from.pitch, c.size);
+    return device_queues::instance().submit(stream, [c, staged]() -> outcome {
+        copy_rows(c.to.address, c.to.pitch, staged->data(), c.size.width, c.size);
+        return {};
+    });
+}
+
+hip_error start_copy(copy c, int kind, hipStream_t handle, bool waits) {
+    const stream_ptr stream = find_stream(handle);
+    if (!stream) {
+        return hipErrorInvalidHandle;
+    }
+    if (c.size.width == 0 || c.size.rows == 0) {
+        return hipSuccess;
+    }
+    if (const hip_error e = locate(c, c.to, true); e != hipSuccess) {
+        return e;
+    }
+    if (const hip_error e = locate(c, c.from, false); e != hipSuccess) {
+        return e;
+    }
+    if (const hip_error e = check_direction(c, kind); e != hipSuccess) {
+        return e;
+    }
+    device_queues & queues = device_queues::instance();
+    if (waits) {
+        const fence_ptr done = submit_copy(stream, c);
+        if (c.to.where != place::device || c.from.where != place::device) {
+            queues.wait(done);
+            return device_state();
+        }
+        return hipSuccess;
+    }
+    if (c.from.where != place::pageable) {
+        submit_copy(stream, c);
+    } else if (c.size.width * c.size.rows <= staged_at_most) {
+        submit_staged(stream, c);
+    } else {
+        queues.wait(submit_copy(stream, c));
+        return device_state();
+    }
+    return hipSuccess;
+}
+
+copy plain_copy(const char * call, void * dst, const void * src, size_t size) {
+    return {call, {reinterpret_cast<uint64_t>(dst), size}, {reinterpret_cast<uint64_t>(src), size}, {size, 1}};
+}
+
+hip_error start_memset(const char * call, void * dst, int value, size_t size, hipStream_t handle, bool waits) {
+    const stream_ptr stream = find_stream(handle);
+    if (!stream) {
+        return hipErrorInvalidHandle;
+    }
+    if (size == 0) {
+        return hipSuccess;
+    }
+    copy c = plain_copy(call, dst, nullptr, size);
+    if (const hip_error e = locate(c, c.to, true); e != hipSuccess) {
+        return e;
+    }
+    if (c.to.where == place::pageable) {
+        return fail(hipErrorInvalidValue, format("%s: the destination %p is not the device's memory", call, dst));
+    }
+    const fence_ptr done = device_queues::instance().submit(stream, [dst, value, size]() -> outcome {
+        std::memset(dst, value, size);
+        return {};
+    });
+    if (waits && c.to.where == place::pinned) {
+        device_queues::instance().wait(done);
+        return device_state();
+    }
+    return hipSuccess;
+}
+
+hip_error allocate(const char * call, void ** pointer, size_t size, memory_kind kind) {
+    if (pointer == nullptr) {
+        return fail(hipErrorInvalidValue, format("%s: a null pointer for the result", call));
+    }
+    *pointer = nullptr;
+    if (size == 0) {
+        return hipSuccess;
+    }
+    std::string why;
+    *pointer = device_memory::instance().allocate(size, kind, why);
+    return *pointer != nullptr ? hipSuccess : fail(hipErrorOutOfMemory, why);
+}
+
+// Waits for the device first, as HIP does: nothing in flight can lose its memory. Works on a poisoned device too, so that
+// a program can clean up, but reports its state.
+hip_error release(void * pointer, memory_kind kind) {
+    if (pointer == nullptr) {
+        return hipSuccess;
+    }
+    device_queues::instance().wait_all();
+    std::string why;
+    if (!device_memory::instance().release(pointer, kind, why)) {
+        return fail(kind == memory_kind::device ? hipErrorInvalidDevicePointer : hipErrorInvalidValue, why);
+    }
+    return device_state();
+}
+
+}  // namespace
+
+hipError_t hipMemGetInfo(size_t * free, size_t * total) {
+    return device_call([&]() -> hip_error {
+        if (free == nullptr || total == nullptr) {
+            return fail(hipErrorInvalidValue, "hipMemGetInfo: a null pointer for a result");
+        }
+        device_memory::instance().totals(*free, *total);
+        return hipSuccess;
+    });
+}
+
+hipError_t hipMalloc(void ** pointer, size_t size) {
+    return device_call([&] { return allocate("hipMalloc", pointer, size, memory_kind::device); });
+}
+
+hipError_t hipFree(void * pointer) {
+    return call([&] { return release(pointer, memory_kind::device); });
+}
+
+hipError_t hipHostMalloc(void ** pointer, size_t size, unsigned) {
+    return device_call([&] { return allocate("hipHostMalloc", pointer, size, memory_kind::host); });
+}
+
+hipError_t hipHostFree(void * pointer) {
+    return call([&] { return release(pointer, memory_kind::host); });
+}
+
+hipError_t hipMemcpy(void * dst, const void * src, size_t size, int kind) {
+    return device_call([&] { return start_copy(plain_copy("hipMemcpy", dst, src, size), kind, nullptr, true); });
+}
+
+hipError_t hipMemcpyAsync(void * dst, const void * src, size_t size, int kind, hipStream_t stream) {
+    return device_call([&] { return start_copy(plain_copy("hipMemcpyAsync", dst, src, size), kind, stream, false); });
+}
+
+hipError_t hipMemcpy2DAsync(void * dst, size_t dpitch, const void * src, size_t spitch, size_t width, size_t height, int kind,
+                            hipStream_t stream) {
+    return device_call([&]() -> hip_error {
+        if (width > dpitch || width > spitch) {
+            return fail(hipErrorInvalidPitchValue, format("hipMemcpy2DAsync: rows of %zu bytes do not fit the pitches %zu (destination) and %zu "
+                                                          "(source)", width, dpitch, spitch));
+        }
+        return start_copy({"hipMemcpy2DAsync", {reinterpret_cast<uint64_t>(dst), dpitch}, {reinterpret_cast<uint64_t>(src), spitch},
+                           {width, height}}, kind, stream, false);
+    });
+}
+
+hipError_t hipMemset(void * dst, int value, size_t size) {
+    return device_call([&] { return start_memset("hipMemset", dst, value, size, nullptr, true); });
+}
+
+hipError_t hipMemsetAsync(void * dst, int value, size_t size, hipStream_t stream) {
+    return device_call([&] { return start_memset("hipMemsetAsync", dst, value, size, stream, false); });
+}
+
+}  // namespace strata
