@@ -51,6 +51,10 @@ STRATA_DEVICE void barrier() {
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
 
+/// Workgroup barrier for LDS alone: loads from global memory stay in flight across it, and global writes before it need not be
+/// seen after it. (The compiler would wait for all memory before the builtin.)
+STRATA_DEVICE void lds_barrier() { asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" ::: "memory"); }
+
 template <class To, class From>
 STRATA_DEVICE To bit_cast(From value) {
     static_assert(sizeof(To) == sizeof(From));
