@@ -1,0 +1,23 @@
+// Environment switches that are read when a backend instance is made.
+#pragma once
+
+#include <set>
+#include <string>
+
+namespace strata {
+
+struct settings {
+    bool print_plan = false;         ///< STRATA_PRINT_PLAN=1: every new plan is printed to stderr
+    bool synchronous = false;        ///< STRATA_SYNC=1: wait after every launch
+    std::set<std::string> disabled;  ///< STRATA_DISABLE=name,name: kernels and fusions not to use
+
+    static settings from_environment();
+};
+
+/// Remembers that a planner asked for the switch of this name, so that it can be listed.
+void note_switch(const char * name);
+
+/// All switches asked for so far.
+std::set<std::string> known_switches();
+
+}  // namespace strata

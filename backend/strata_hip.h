@@ -1,0 +1,36 @@
+// The plugin's own C functions, beside the two that ggml calls. Nothing here throws; strings are UTF-8.
+#pragma once
+
+#include <stdint.h>
+
+struct ggml_tensor;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define STRATA_HIP_EXPORT __attribute__((visibility("default")))
+
+/// "0.1.0".
+STRATA_HIP_EXPORT const char * strata_hip_version(void);
+
+/// The newest error message of any thread, "" if there was none. Valid until the calling thread's next call.
+STRATA_HIP_EXPORT const char * strata_hip_last_error(void);
+
+/// JSON: {"version", "ggml_version", "runtime": "hip"|"emulator", "library", "driver_version", "runtime_version",
+/// "devices": [{"name", "description", "arch", "device_id", "compute_units", "memory_free", "memory_total"}],
+/// "code_objects": [{"family", "target", "size", "hash"}], "switches": {name: on}}.
+/// Starts the plugin if that has not happened; if it cannot start: {"version", "ggml_version", "error"}.
+/// Valid until the calling thread's next call.
+STRATA_HIP_EXPORT const char * strata_hip_device_json(void);
+
+/// A counter since the library was loaded: graphs_planned, graphs_replayed, launches, copies, nodes, allocated_bytes,
+/// errors. UINT64_MAX for an unknown name.
+STRATA_HIP_EXPORT uint64_t strata_hip_counter(const char * name);
+
+/// Why the first device does not compute `op`: NULL if it does, else a constant text.
+STRATA_HIP_EXPORT const char * strata_hip_refusal(const struct ggml_tensor * op);
+
+#ifdef __cplusplus
+}
+#endif
