@@ -5,7 +5,7 @@ Every layer of both is computed by this project's gfx1151 machine code, which th
 import sys
 import time
 
-from strata_hip import Llama, StrataError, cli, log, models, plugin
+from strata_hip import Llama, StrataError, cli, log, models
 
 QUESTION = "What is a computer?"
 OPENING = "The history of computing began with"
@@ -30,8 +30,7 @@ def main() -> int:
     chat_model, text_model = models.smollm2(), models.gemma3()
     with log.captured(quiet=True):
         heading("Device")
-        info = plugin.load("emulator").info
-        print("\n".join(f"{key}: {value}" for key, value in info.items()))
+        cli.main(["devices", "--runtime", "emulator"])
 
         heading("SmolLM2 135M Instruct (Q4_1, arch llama): a chat question")
         llm = Llama(chat_model, device="emulator", n_ctx=512, flash_attn=True, verbose=False)

@@ -29,10 +29,7 @@ else
 fi
 
 # The emulator decodes with LLVM's disassembler.
-for header in /usr/lib/llvm-*/include/llvm-c/Disassembler.h "${STRATA_LLVM:-}/include/llvm-c/Disassembler.h"; do
-    if [ -e "$header" ]; then llvm=found; fi
-done
-[ -n "${llvm:-}" ] || need llvm-19-dev
+[ -e /usr/lib/llvm-19/include/llvm-c/Disassembler.h ] || need llvm-19-dev
 
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ] && have apt-get; then

@@ -61,9 +61,14 @@ def _devices(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(info, indent=2))
         return
-    width = max(len(key) for key in info)
-    for key, value in info.items():
-        print(f"{key:<{width}}  {value}")
+    emulated = info["runtime"] == "emulator"
+    for device in info["devices"]:
+        print(f"{device['name']}: {device['description']}{' (emulated)' if emulated else ''}")
+        print(f"  arch    {device['arch']}, {device['compute_units']} compute units")
+        print(f"  memory  {device['memory_free'] / 2**30:.1f} GiB free of {device['memory_total'] / 2**30:.1f} GiB")
+    print(f"runtime   {info['runtime']}: {info['library']}")
+    families = sorted({each["family"] for each in info["code_objects"]})
+    print(f"kernels   {', '.join(families) or 'none'} for {', '.join(sorted({each['target'] for each in info['code_objects']}))}")
 
 
 # run

@@ -19,6 +19,7 @@ _ffi.cdef("""
     const char * strata_hip_version(void);
     const char * strata_hip_last_error(void);
     const char * strata_hip_device_json(void);
+    uint64_t strata_hip_counter(const char * name);
 """)
 _lock = threading.Lock()
 _loaded: Optional["Plugin"] = None
@@ -72,8 +73,17 @@ class Plugin:
 
     @property
     def info(self) -> Dict[str, Any]:
-        """The device as the plugin describes it: runtime, library, name, arch, memory ..."""
-        return json.loads(_text(self._library.strata_hip_device_json()) or "{}")
+        """What the plugin says of itself: version, ggml_version, runtime, library, devices, code_objects, switches
+        (backend/strata_hip.h)."""
+        return json.loads(_text(self._library.strata_hip_device_json()))
+
+    def counter(self, name: str) -> int:
+        """A counter since the plugin was loaded: graphs_planned, graphs_replayed, launches, copies, nodes, allocated_bytes,
+        errors. Raises KeyError for another name."""
+        value = self._library.strata_hip_counter(name.encode())
+        if value == 2**64 - 1:
+            raise KeyError(name)
+        return value
 
     @property
     def runtime(self) -> str:

@@ -1,0 +1,43 @@
+"""Models and reference scores, each made once a session."""
+import os
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import scoring  # noqa: E402
+
+# The device the models are tested on. "cpu" tries out the tests themselves.
+DEVICE = os.environ.get("STRATA_TEST_DEVICE", "emulator")
+
+
+@pytest.fixture(scope="session")
+def model():
+    """model(name, device): a loaded scoring.Model; only the last one of each device stays loaded."""
+    kept = {}
+
+    def get(name: str, device: str = DEVICE) -> scoring.Model:
+        if device not in kept or kept[device][0] != name:
+            if device in kept:
+                kept.pop(device)[1].close()
+            kept[device] = (name, scoring.Model(name, device))
+        return kept[device][1]
+
+    yield get
+    for _, loaded in kept.values():
+        loaded.close()
+
+
+@pytest.fixture(scope="session")
+def scores(model):
+    """scores(name, device, n_ubatch, flash_attn, n_seq, n_tokens), computed once."""
+    kept = {}
+
+    def get(name: str, device: str, *case) -> scoring.Scores:
+        if (name, device, case) not in kept:
+            kept[name, device, case] = model(name, device).score(*case)
+        return kept[name, device, case]
+
+    return get

@@ -1,0 +1,142 @@
+"""Runs a model over a text and keeps what tests compare: the loss and the likeliest token at each position, and a digest of
+the logits' bytes. Also a program, for runs that need their own environment:
+
+    scoring.py MODEL DEVICE N_UBATCH FLASH_ATTN N_SEQ N_TOKENS    prints the scores as JSON
+"""
+import ctypes
+import dataclasses
+import hashlib
+import json
+import pathlib
+import sys
+from typing import List
+
+import llama_cpp
+import numpy as np
+
+from strata_hip import bench, llama, log, models
+
+TEXT = pathlib.Path(__file__).with_name("text.txt")
+MODELS = {"smollm2": models.smollm2, "gemma3": models.gemma3}
+
+
+@dataclasses.dataclass
+class Scores:
+    """One list entry a position, the sequences one after the other."""
+    loss: List[float]      # -ln p(next token)
+    likeliest: List[int]   # the token with the greatest logit
+    digest: str            # sha256 of all logits' bytes
+
+    @property
+    def perplexity(self) -> float:
+        return float(np.exp(np.mean(self.loss)))
+
+    def agreement(self, other: "Scores") -> float:
+        """The share of positions where both have the same likeliest token."""
+        return float(np.mean(np.array(self.likeliest) == np.array(other.likeliest)))
+
+
+class Model:
+    """A model on a device ("emulator" or "cpu") with contexts on demand."""
+
+    def __init__(self, name: str, device: str):
+        self.device = device
+        backend, runtime = ("cpu", None) if device == "cpu" else ("strata-hip", device)
+        self.devices = llama.device_list(backend, runtime)
+        parameters = llama_cpp.llama_model_default_params()
+        parameters.devices = ctypes.cast(self.devices, ctypes.c_void_p)
+        parameters.n_gpu_layers = 0 if device == "cpu" else 999
+        with log.captured(quiet=True) as messages:
+            self.model = llama_cpp.llama_model_load_from_file(str(MODELS[name]()).encode(), parameters)
+        assert self.model, messages.reason()
+        self.vocab = llama_cpp.llama_model_get_vocab(self.model)
+        self.n_vocab = llama_cpp.llama_vocab_n_tokens(self.vocab)
+
+    def close(self) -> None:
+        llama_cpp.llama_model_free(self.model)
+        self.model = None
+
+    def tokens(self, text: bytes) -> List[int]:
+        buffer = (llama_cpp.llama_token * (len(text) + 8))()
+        count = llama_cpp.llama_tokenize(self.vocab, text, len(text), buffer, len(buffer), True, False)
+        assert count > 0
+        return list(buffer[:count])
+
+    def context(self, n_ctx: int, n_ubatch: int, flash_attn: bool, n_seq: int = 1) -> "Context":
+        return Context(self, n_ctx, n_ubatch, flash_attn, n_seq)
+
+    def score(self, n_ubatch: int, flash_attn: bool, n_seq: int, n_tokens: int) -> Scores:
+        """Scores the first `n_tokens` of the text, cut into `n_seq` sequences that are decoded side by side."""
+        tokens = self.tokens(TEXT.read_bytes())[:n_tokens]
+        assert len(tokens) == n_tokens, "the text is too short"
+        length = n_tokens // n_seq
+        sequences = [tokens[i * length:(i + 1) * length] for i in range(n_seq)]
+        context = self.context(length * n_seq, n_ubatch, flash_attn, n_seq)
+        try:
+            return context.score(sequences)
+        finally:
+            context.close()
+
+
+class Context:
+    """A llama.cpp context."""
+
+    def __init__(self, model: Model, n_ctx: int, n_ubatch: int, flash_attn: bool, n_seq: int):
+        self.model = model
+        parameters = llama_cpp.llama_context_default_params()
+        parameters.n_ctx = n_ctx
+        parameters.n_batch = min(n_ctx, 512)
+        parameters.n_ubatch = n_ubatch
+        parameters.n_seq_max = n_seq
+        parameters.n_threads = parameters.n_threads_batch = bench.default_threads()
+        parameters.flash_attn_type = 1 if flash_attn else 0
+        with log.captured(quiet=True) as messages:
+            self.ctx = llama_cpp.llama_init_from_model(model.model, parameters)
+        assert self.ctx, messages.reason()
+        self.n_batch = parameters.n_batch
+        self.batch = llama_cpp.llama_batch_init(self.n_batch, 0, 1)
+
+    def close(self) -> None:
+        llama_cpp.llama_batch_free(self.batch)
+        llama_cpp.llama_free(self.ctx)
+
+    def decode(self, rows: List[tuple]) -> np.ndarray:
+        """Decodes (token, position, sequence) rows and returns their logits, [rows, vocabulary] f32. Not a copy: valid
+        until the next call."""
+        self.batch.n_tokens = len(rows)
+        for i, (token, position, sequence) in enumerate(rows):
+            self.batch.token[i], self.batch.pos[i] = token, position
+            self.batch.n_seq_id[i], self.batch.seq_id[i][0] = 1, sequence
+            self.batch.logits[i] = 1
+        with log.captured(quiet=True) as messages:
+            code = llama_cpp.llama_decode(self.ctx, self.batch)
+            assert code == 0, f"llama_decode returned {code}: {messages.reason()}"
+        logits = llama_cpp.llama_get_logits(self.ctx)
+        return np.ctypeslib.as_array(logits, (len(rows), self.model.n_vocab))
+
+    def score(self, sequences: List[List[int]]) -> Scores:
+        """Scores sequences of one length; each decode call takes as many positions of all as fit a batch."""
+        length = len(sequences[0])
+        step = self.n_batch // len(sequences)
+        loss = np.zeros((len(sequences), length - 1))
+        likeliest = np.zeros((len(sequences), length), dtype=int)
+        digest = hashlib.sha256()
+        for start in range(0, length, step):
+            positions = range(start, min(start + step, length))
+            rows = [(tokens[p], p, s) for s, tokens in enumerate(sequences) for p in positions]
+            logits = self.decode(rows)
+            assert np.isfinite(logits).all(), "a logit is not finite"
+            digest.update(logits.tobytes())
+            for (_, p, s), row in zip(rows, logits):
+                likeliest[s, p] = row.argmax()
+                if p + 1 < length:
+                    top = row.max()
+                    loss[s, p] = top + np.log(np.exp(row - top, dtype=np.float64).sum()) - row[sequences[s][p + 1]]
+        return Scores(loss.ravel().tolist(), likeliest.ravel().tolist(), digest.hexdigest())
+
+
+if __name__ == "__main__":
+    name, device, *numbers = sys.argv[1:]
+    n_ubatch, flash_attn, n_seq, n_tokens = map(int, numbers)
+    scores = Model(name, device).score(n_ubatch, bool(flash_attn), n_seq, n_tokens)
+    print(json.dumps(dataclasses.asdict(scores)))
