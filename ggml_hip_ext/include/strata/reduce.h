@@ -27,6 +27,9 @@ STRATA_DEVICE int32_t lane_xor(int32_t value) {
     return static_cast<int32_t>(lane_xor<Mask>(static_cast<uint32_t>(value)));
 }
 
+/// The value of lane `lane` (the same in all lanes), as a scalar.
+STRATA_DEVICE float lane_value(float value, uint32_t lane) { return bit_cast<float>(__builtin_amdgcn_readlane(bit_cast<uint32_t>(value), lane)); }
+
 /// Sum over groups of `Lanes` neighbouring lanes (2, 4, 8, 16 or 32).
 template <uint32_t Lanes = 32, class T>
 STRATA_DEVICE T wave_sum(T value) {
@@ -64,6 +67,26 @@ STRATA_DEVICE float wave_max(float value) {
     if constexpr (Lanes >= 4) value = max_with_lane<2>(value);
     if constexpr (Lanes >= 2) value = max_with_lane<1>(value);
     return value;
+}
+
+/// Reduces `Values` sums at once (a power of two up to 32): lane l gets the wave's sum of values[l * Values / 32]. The same additions in the
+/// same order as wave_sum, in fewer instructions: each step halves the number of values a lane goes on with.
+template <uint32_t Values, uint32_t Mask = 16>
+STRATA_DEVICE float wave_sums(const float (&values)[Values]) {
+    if constexpr (Values == 1) {
+        return wave_sum<2 * Mask>(values[0]);
+    } else {
+        constexpr uint32_t half_values = Values / 2;
+        const bool upper = (lane_id() & Mask) != 0;
+        float sums[half_values];
+#pragma unroll
+        for (uint32_t i = 0; i < half_values; ++i) {
+            const float mine = upper ? values[i + half_values] : values[i];
+            const float other = upper ? values[i] : values[i + half_values];
+            sums[i] = mine + lane_xor<Mask>(other);
+        }
+        return wave_sums<half_values, Mask / 2>(sums);
+    }
 }
 
 }  // namespace strata

@@ -1,0 +1,250 @@
+// Quantized weights times many columns of quantized activations: WMMA iu8 on tiles of bytes in LDS.
+//
+// A workgroup makes 128 rows x Columns columns of the result, a wave 32 rows x up to 64 columns of them, in steps of 128 along k. A step's
+// weights are decoded to signed bytes with a float scale (and min) for each group of 32 or 16, the next step's lie in registers meanwhile.
+// Activations are the A operand (rows of D), weights the B operand (columns of D), so that stores run along the rows of the result.
+// Each element of the result adds its k blocks in ascending order, whatever the tile.
+#pragma once
+
+#include "strata/args/mul_mat.h"
+#include "strata/blocks.h"
+#include "strata/memory.h"
+#include "strata/wmma.h"
+
+namespace strata {
+
+constexpr uint32_t mul_mat_q_rows = 128;
+
+/// Columns of the result in a workgroup and how its waves share them.
+template <uint32_t Columns>
+struct mul_mat_q_shape {
+    static constexpr uint32_t wave_columns = Columns < 64 ? Columns : 64;
+    static constexpr uint32_t threads = 128 * (Columns / wave_columns);
+};
+
+/// Where activation column c of 16 lies among the scales: those of the eight D elements of a lane are neighbours.
+STRATA_DEVICE uint32_t scale_slot(uint32_t c) { return (c & ~15u) | (c & 1) << 3 | (c >> 1 & 7); }
+
+STRATA_DEVICE uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+/// Grid: tiles of rows, tiles of columns, matrices.
+template <class Type, uint32_t Columns>
+STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
+    using block = typename Type::block;
+    using shape = mul_mat_q_shape<Columns>;
+    constexpr uint32_t rows = mul_mat_q_rows, threads = shape::threads;
+    constexpr uint32_t k_step = 128, blocks_a_step = k_step / 32;
+    constexpr uint32_t pitch = k_step + 16;   // an odd number of 16-byte words: rows spread over the banks
+    constexpr uint32_t piece_length = block::elements / Type::pieces, row_pieces = k_step / piece_length;
+    constexpr uint32_t thread_pieces = rows * row_pieces / threads;
+    constexpr uint32_t groups = k_step / Type::group, groups_a_block = 32 / Type::group;
+    constexpr uint32_t column_words = k_step / 16, thread_words = Columns * column_words / threads;
+    constexpr uint32_t metas = Columns * blocks_a_step, thread_metas = (metas + threads - 1) / threads;
+    constexpr uint32_t row_tiles = 2, column_tiles = shape::wave_columns / 16;
+
+    alignas(16) __shared__ unsigned char weight_bytes[rows * pitch];
+    alignas(16) __shared__ unsigned char value_bytes[Columns * pitch];
+    alignas(32) __shared__ float weight_scale[groups * rows];
+    alignas(32) __shared__ float weight_min[Type::has_min ? groups * rows : 1];
+    alignas(32) __shared__ float value_scale[blocks_a_step * Columns];
+    alignas(32) __shared__ float value_sum[Type::has_min ? blocks_a_step * Columns : 1];
+
+    const uint32_t thread = thread_x(), lane = lane_id(), wave = uniform(thread / wave_size);
+    const uint32_t first_row = block_x() * rows, first_column = block_y() * Columns, z = block_z();
+    const uint32_t last_row = a.rows - 1 - first_row, last_column = a.columns - 1 - first_column;   // seen from the tile's corner
+
+    const char * weights = weight_matrix(a.weights, a.batches, z) + first_row * a.stride1;
+    const uint64_t flat_column = static_cast<uint64_t>(z) * a.columns + first_column;
+    const uint32_t meta_pitch = a.k / 32 * sizeof(q8_1_meta);
+    const char * values = static_cast<const char *>(a.values) + flat_column * a.k;
+    const char * meta = static_cast<const char *>(a.meta) + flat_column * meta_pitch;
+
+    // Rows and columns beyond the edge repeat the last one: their loads stay in bounds and their results are not stored.
+    uint32_t weight_at[thread_pieces], value_at[thread_words], meta_at[thread_metas];
+    const uint32_t piece = thread % row_pieces, word = thread % column_words, meta_block = thread % blocks_a_step;
+#pragma unroll
+    for (uint32_t i = 0; i < thread_pieces; ++i) {
+        const uint32_t row = (i * threads + thread) / row_pieces;
+        weight_at[i] = smaller(row, last_row) * static_cast<uint32_t>(a.stride1) + Type::block_offset(piece);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < thread_words; ++i) {
+        value_at[i] = smaller((i * threads + thread) / column_words, last_column) * a.k + word * 16;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < thread_metas; ++i) {
+        meta_at[i] = smaller((i * threads + thread) / blocks_a_step, last_column) * meta_pitch + meta_block * sizeof(q8_1_meta);
+    }
+
+    typename Type::weights next_weights[thread_pieces];
+    uint4v next_values[thread_words];
+    q8_1_meta next_meta[thread_metas];
+    const auto fetch = [&](uint32_t k) {
+        if (k + piece * piece_length < a.k) {
+            const char * from = weights + Type::block_offset(k / piece_length);
+#pragma unroll
+            for (uint32_t i = 0; i < thread_pieces; ++i) {
+                next_weights[i] = Type::load(from, weight_at[i], k / piece_length + piece);
+            }
+        }
+        if (k + word * 16 < a.k) {
+#pragma unroll
+            for (uint32_t i = 0; i < thread_words; ++i) {
+                next_values[i] = load<uint4v>(values + k, value_at[i]);
+            }
+        }
+        if (k + meta_block * 32 < a.k) {
+#pragma unroll
+            for (uint32_t i = 0; i < thread_metas; ++i) {
+                next_meta[i] = load<q8_1_meta>(meta + k / 32 * sizeof(q8_1_meta), meta_at[i]);
+            }
+        }
+    };
+    const auto put_down = [&](uint32_t k) {
+#pragma unroll
+        for (uint32_t i = 0; i < thread_pieces; ++i) {
+            const uint32_t row = (i * threads + thread) / row_pieces;
+            const auto t = Type::unpack(next_weights[i], k / piece_length + piece);
+#pragma unroll
+            for (uint32_t w = 0; w < piece_length / 16; ++w) {
+                *reinterpret_cast<uint4v *>(weight_bytes + row * pitch + Type::tile_offset(piece, w)) = t.q[w];
+            }
+#pragma unroll
+            for (uint32_t g = 0; g < piece_length / Type::group; ++g) {
+                weight_scale[Type::scale_index(piece, g) * rows + row] = t.scale[g];
+                if constexpr (Type::has_min) {
+                    weight_min[Type::scale_index(piece, g) * rows + row] = t.min[g];
+                }
+            }
+            keep_order();
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < thread_words; ++i) {
+            *reinterpret_cast<uint4v *>(value_bytes + (i * threads + thread) / column_words * pitch + word * 16) = next_values[i];
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < thread_metas; ++i) {
+            if (metas % threads == 0 || i * threads + thread < metas) {
+                const uint32_t slot = meta_block * Columns + scale_slot((i * threads + thread) / blocks_a_step);
+                value_scale[slot] = next_meta[i].d;
+                if constexpr (Type::has_min) {
+                    value_sum[slot] = next_meta[i].d * static_cast<float>(next_meta[i].sum);
+                }
+            }
+        }
+    };
+
+    const uint32_t wave_row = wave % 4 * 32, wave_column = wave / 4 * shape::wave_columns;
+    const uint32_t index = wmma_lane_index(), half_row = lane >> 4;
+    float8 acc[column_tiles][row_tiles] = {};
+    const auto multiply = [&](uint32_t blocks) {
+#pragma clang loop unroll(disable)
+        for (uint32_t b = 0; b < blocks; ++b) {
+            int8x16 w[row_tiles][2];
+            float scale[row_tiles][groups_a_block], min[row_tiles];
+#pragma unroll
+            for (uint32_t r = 0; r < row_tiles; ++r) {
+                const uint32_t row = wave_row + r * 16 + index;
+                w[r][0] = *reinterpret_cast<const int8x16 *>(weight_bytes + row * pitch + b * 32);
+                w[r][1] = *reinterpret_cast<const int8x16 *>(weight_bytes + row * pitch + b * 32 + 16);
+#pragma unroll
+                for (uint32_t g = 0; g < groups_a_block; ++g) {
+                    scale[r][g] = weight_scale[(b * groups_a_block + g) * rows + row];
+                }
+                if constexpr (Type::has_min) {
+                    min[r] = weight_min[b * rows + row];
+                }
+            }
+            struct column_tile {
+                int8x16 x[2];
+                float8 d;
+            };
+            const auto read_columns = [&](uint32_t c) {
+                const uint32_t column = wave_column + c * 16;
+                column_tile t;
+                t.x[0] = *reinterpret_cast<const int8x16 *>(value_bytes + (column + index) * pitch + b * 32);
+                t.x[1] = *reinterpret_cast<const int8x16 *>(value_bytes + (column + index) * pitch + b * 32 + 16);
+                t.d = *reinterpret_cast<const float8 *>(value_scale + b * Columns + column + half_row * 8);
+                return t;
+            };
+            column_tile next = read_columns(0);
+#pragma unroll
+            for (uint32_t c = 0; c < column_tiles; ++c) {
+                const column_tile x = next;
+                if (c + 1 < column_tiles) {
+                    next = read_columns(c + 1);
+                }
+                keep_order();   // one tile ahead, no more: else the registers run out
+                float8 sums;
+                if constexpr (Type::has_min) {
+                    sums = *reinterpret_cast<const float8 *>(value_sum + b * Columns + wave_column + c * 16 + half_row * 8);
+                }
+#pragma unroll
+                for (uint32_t r = 0; r < row_tiles; ++r) {
+                    const int8v zero = {};
+                    if constexpr (groups_a_block == 1) {
+                        const int8v product = wmma(x.x[1], w[r][1], wmma(x.x[0], w[r][0], zero));
+#pragma unroll
+                        for (uint32_t i = 0; i < 8; ++i) {
+                            acc[c][r][i] = __builtin_fmaf(static_cast<float>(product[i]), scale[r][0] * x.d[i], acc[c][r][i]);
+                        }
+                    } else {
+                        const int8v first = wmma(x.x[0], w[r][0], zero), second = wmma(x.x[1], w[r][1], zero);
+#pragma unroll
+                        for (uint32_t i = 0; i < 8; ++i) {
+                            const float sum = __builtin_fmaf(static_cast<float>(second[i]), scale[r][1], static_cast<float>(first[i]) * scale[r][0]);
+                            acc[c][r][i] = __builtin_fmaf(sum, x.d[i], acc[c][r][i]);
+                        }
+                    }
+                    if constexpr (Type::has_min) {
+#pragma unroll
+                        for (uint32_t i = 0; i < 8; ++i) {
+                            acc[c][r][i] = __builtin_fmaf(-min[r], sums[i], acc[c][r][i]);
+                        }
+                    }
+                }
+            }
+        }
+    };
+
+    fetch(0);
+    for (uint32_t k = 0; k < a.k; k += k_step) {
+        put_down(k);
+        barrier();
+        if (k + k_step < a.k) {
+            fetch(k + k_step);
+        }
+        multiply(smaller(blocks_a_step, (a.k - k) / 32));
+        barrier();
+    }
+
+    float * dst = a.dst + (flat_column + wave_column) * a.rows + first_row + wave_row;
+#pragma unroll
+    for (uint32_t c = 0; c < column_tiles; ++c) {
+#pragma unroll
+        for (uint32_t i = 0; i < 8; ++i) {
+            const uint32_t column = c * 16 + 2 * i + half_row;
+            if (wave_column + column <= last_column) {
+#pragma unroll
+                for (uint32_t r = 0; r < row_tiles; ++r) {
+                    if (wave_row + r * 16 + index <= last_row) {
+                        dst[static_cast<uint64_t>(column) * a.rows + r * 16 + index] = acc[c][r][i];
+                    }
+                }
+            }
+        }
+    }
+}
+
+}  // namespace strata
+
+// Kernels mul_mat_<type>_j<columns a workgroup>.
+#define STRATA_MUL_MAT_Q(type, columns)                                                                        \
+    STRATA_KERNEL(strata::mul_mat_q_shape<columns>::threads) void mul_mat_##type##_j##columns(strata::mul_mat_q_args a) { \
+        strata::mul_mat_q<strata::type, columns>(a);                                                           \
+    }
+#define STRATA_MUL_MAT_Q_KERNELS(type) \
+    STRATA_MUL_MAT_Q(type, 16)         \
+    STRATA_MUL_MAT_Q(type, 32)         \
+    STRATA_MUL_MAT_Q(type, 64)         \
+    STRATA_MUL_MAT_Q(type, 128)
