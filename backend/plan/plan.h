@@ -17,8 +17,8 @@ struct step {
     int node = 0;  ///< index in the graph, for messages
 
     hipFunction_t function = nullptr;
-    const char * family = "";
-    const char * kernel = "";
+    std::string family;
+    std::string kernel;
     dims grid, block;
     uint32_t lds_bytes = 0;    ///< dynamic LDS
     uint32_t args_offset = 0;  ///< in launch_plan::args

@@ -65,7 +65,7 @@ void plan_runner::replay(const launch_plan & plan, const ggml_cgraph * graph) {
             }
         } catch (const failure & error) {
             const ggml_tensor * node = graph->nodes[each.node];
-            throw failure(format("%s/%s for node %s (%s), grid %u,%u,%u: %s", each.family, each.kernel, node->name, ggml_op_desc(node),
+            throw failure(format("%s/%s for node %s (%s), grid %u,%u,%u: %s", each.family.c_str(), each.kernel.c_str(), node->name, ggml_op_desc(node),
                 each.grid.x, each.grid.y, each.grid.z, error.what()), error.status());
         }
         launches += each.what == step::kind::launch;

@@ -1,0 +1,143 @@
+// FLASH_ATTN_EXT: softmax(scale Q K^T + mask) V with f16 keys and values.
+// Many query rows go through WMMA tiles, few (decode) through the vector kernel; both may split the keys over workgroups.
+#include <algorithm>
+#include <cstdio>
+
+#include "ops/op.h"
+#include "strata/args/flash_attn.h"
+
+namespace strata {
+
+namespace {
+
+constexpr uint32_t tile_rows = 64;        // query rows of a workgroup of flash_attn_tile
+constexpr uint32_t max_vector_rows = 16;  // above, tiles
+constexpr uint32_t max_splits = 32;       // lanes of the combining wave
+constexpr uint32_t min_split_keys = 256;
+constexpr float log2_e = 0x1.715476p+0f;
+
+struct op_tensors {
+    const ggml_tensor *q, *k, *v, *mask, *sinks;
+};
+
+op_tensors tensors_of(const ggml_tensor * op) { return {op->src[0], op->src[1], op->src[2], op->src[3], op->src[4]}; }
+
+float float_param(const ggml_tensor * op, int index) {
+    float value;
+    std::memcpy(&value, op->op_params + index, sizeof(value));
+    return value;
+}
+
+bool has_head_size(int64_t size) {
+    for (const int64_t known : {40, 64, 72, 80, 96, 112, 128, 256}) {
+        if (size == known) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const char * refusal(const device_caps & caps, const ggml_tensor * op) {
+    const auto [q, k, v, mask, sinks] = tensors_of(op);
+    if (caps.wave_size != 32) return "wave size";
+    if (q->type != GGML_TYPE_F32) return "Q type";
+    if (k->type != v->type) return "K and V types differ";
+    if (k->type != GGML_TYPE_F16) return "KV type";
+    if (op->type != GGML_TYPE_F32 || !ggml_is_contiguous(op)) return "dst layout";
+    if (q->ne[0] != k->ne[0] || k->ne[0] != v->ne[0] || !has_head_size(q->ne[0])) return "head size";
+    if (k->ne[1] != v->ne[1] || k->ne[2] != v->ne[2]) return "K and V shapes differ";
+    if (k->ne[2] == 0 || q->ne[2] % k->ne[2] != 0) return "heads";
+    if (q->ne[3] != k->ne[3] || q->ne[3] != v->ne[3]) return "batches";
+    if (q->nb[0] != sizeof(float) || k->nb[0] != sizeof(ggml_fp16_t) || v->nb[0] != sizeof(ggml_fp16_t)) return "transposed rows";
+    // Kernels address a step's keys with 32-bit offsets.
+    if (k->nb[1] >= 1u << 24 || v->nb[1] >= 1u << 24) return "KV stride";
+    if (q->ne[1] * q->ne[2] >= 1 << 30 || k->ne[1] >= 1 << 30 || k->ne[2] > 65535 || q->ne[3] * max_splits > 65535) return "size";
+    if (mask) {
+        if (mask->type != GGML_TYPE_F16) return "mask type";
+        if (mask->nb[0] != sizeof(ggml_fp16_t)) return "transposed mask";
+        if (mask->ne[0] < k->ne[1] || mask->ne[1] < q->ne[1] || mask->ne[2] == 0 || mask->ne[3] == 0) return "mask shape";
+        if (ggml_nbytes(mask) >= uint64_t(1) << 32) return "mask size";
+    }
+    if (sinks && (sinks->type != GGML_TYPE_F32 || sinks->nb[0] != sizeof(float) || sinks->ne[0] < q->ne[2])) return "sinks";
+    return nullptr;
+}
+
+/// Splits the keys so that about `wanted` workgroups run, in steps of at least `min_split_keys`.
+void split_keys(flash_attn_args & args, uint32_t workgroups, uint32_t wanted) {
+    const uint32_t most = std::min(max_splits, std::max(args.n_kv / min_split_keys, 1u));
+    const uint32_t splits = std::clamp(wanted / workgroups, 1u, most);
+    const uint32_t keys = (args.n_kv + splits - 1) / splits;
+    args.keys_per_split = std::max((keys + 127) / 128 * 128, 128u);
+    args.n_splits = std::max((args.n_kv + args.keys_per_split - 1) / args.keys_per_split, 1u);
+}
+
+void plan(planner & plan, const ggml_tensor * op) {
+    const auto [q, k, v, mask, sinks] = tensors_of(op);
+    const uint32_t head_size = uint32_t(q->ne[0]);
+
+    flash_attn_args args{};
+    args.q = q->data;
+    args.k = k->data;
+    args.v = v->data;
+    args.mask = mask ? mask->data : nullptr;
+    args.sinks = sinks ? sinks->data : nullptr;
+    args.dst = op->data;
+    for (int i = 0; i < 3; ++i) {
+        args.q_nb[i] = q->nb[i + 1];
+        args.k_nb[i] = k->nb[i + 1];
+        args.v_nb[i] = v->nb[i + 1];
+        args.mask_nb[i] = mask ? mask->nb[i + 1] : 0;
+    }
+    args.n_q = uint32_t(q->ne[1]);
+    args.n_head = uint32_t(q->ne[2]);
+    args.n_head_kv = uint32_t(k->ne[2]);
+    args.heads_per_kv = args.n_head / args.n_head_kv;
+    args.n_batch = uint32_t(q->ne[3]);
+    args.n_kv = uint32_t(k->ne[1]);
+    args.mask_heads = mask ? uint32_t(mask->ne[2]) : 1;
+    args.mask_batches = mask ? uint32_t(mask->ne[3]) : 1;
+    const float scale = float_param(op, 0);
+    const float softcap = float_param(op, 2);
+    args.q_scale = softcap != 0.0f ? 2.0f * scale / softcap * log2_e : scale * log2_e;
+    args.softcap = softcap * log2_e;
+    args.max_bias = mask ? float_param(op, 1) : 0.0f;
+    args.alibi_heads = 1;
+    while (args.alibi_heads * 2 <= args.n_head) {
+        args.alibi_heads *= 2;
+    }
+
+    const uint32_t rows = args.n_q * args.heads_per_kv;
+    const bool tiles = rows > max_vector_rows && plan.caps().wmma && !plan.disabled("flash_attn_tile");
+    const uint32_t vector_rows = rows <= 2 ? rows : rows <= 4 ? 4 : 8;
+    const uint32_t row_blocks = tiles ? (rows + tile_rows - 1) / tile_rows : (rows + vector_rows - 1) / vector_rows;
+    const uint32_t workgroups = row_blocks * args.n_head_kv * args.n_batch;
+    split_keys(args, workgroups, plan.caps().compute_units * (tiles ? 1 : 2));
+
+    const uint64_t dst_rows = uint64_t(args.n_batch) * args.n_q * args.n_head;
+    if (args.n_splits > 1) {
+        const uint64_t sums = args.n_splits * dst_rows * head_size;
+        args.partial = static_cast<float *>(plan.scratch((sums + args.n_splits * dst_rows * 2) * sizeof(float)));
+        args.partial_max = args.partial + sums;
+    }
+
+    const dims grid = {row_blocks, args.n_head_kv, args.n_batch * args.n_splits};
+    char kernel[48];
+    if (tiles) {
+        std::snprintf(kernel, sizeof(kernel), "flash_attn_tile_d%u", head_size);
+        plan.launch("flash_attn_tile", kernel, grid, {head_size > 128 ? 256u : 128u}, args);
+    } else {
+        std::snprintf(kernel, sizeof(kernel), "flash_attn_vector_d%u_r%u", head_size, vector_rows);
+        plan.launch("flash_attn_vector", kernel, grid, {128}, args);
+    }
+    if (args.n_splits > 1) {
+        flash_attn_combine_args combine{args.partial, args.partial_max, args.sinks, args.dst, uint32_t(dst_rows), args.n_head, head_size, args.n_splits};
+        plan.launch("flash_attn_vector", "flash_attn_combine", {uint32_t((dst_rows + 3) / 4)}, {128}, combine);
+    }
+}
+
+}  // namespace
+
+extern const op_entry flash_attn_ext_op;
+const op_entry flash_attn_ext_op = {GGML_OP_FLASH_ATTN_EXT, refusal, plan};
+
+}  // namespace strata

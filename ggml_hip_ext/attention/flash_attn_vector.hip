@@ -1,0 +1,317 @@
+// Attention for few query rows (decode): a workgroup takes up to R packed query rows of one key/value head, so each key
+// and value is read once for all of them. A group of lanes shares a key, each lane holding 8-channel chunks of it, 16 bytes a load;
+// scores are summed over the group by DPP. Every group keeps its own online softmax over its keys (the groups of the four
+// waves take turns), merged at the end through LDS. Long sequences are split over workgroups and combined by a second kernel.
+#include "flash_attn.h"
+
+namespace strata::attention {
+
+template <uint32_t D, uint32_t R>
+struct vector_shape {
+    static constexpr uint32_t chunks = D / 8;
+    // Lanes a key. More rows need more registers a channel, hence fewer channels a lane.
+    static constexpr uint32_t lanes_for(uint32_t chunks_a_lane) {
+        uint32_t lanes = 1;
+        while (lanes * chunks_a_lane < chunks) {
+            lanes *= 2;
+        }
+        return lanes;
+    }
+    static constexpr uint32_t lanes = lanes_for(R > 4 ? 1 : D % 128 == 0 || D == 64 ? 2 : D == 96 ? 3 : 1);
+    static constexpr uint32_t lane_chunks = (chunks + lanes - 1) / lanes;
+    static constexpr uint32_t groups = 32 / lanes;
+    static constexpr uint32_t unroll = 4;  // keys of a group in flight
+    static constexpr uint32_t keys = groups * unroll;
+    static constexpr uint32_t waves = 4;
+    static constexpr uint32_t threads = waves * 32;
+    static constexpr uint32_t padded = lanes * lane_chunks * 8;
+    static_assert(D % 8 == 0 && lanes <= 32);
+};
+
+template <class Shape, uint32_t R>
+struct vector_lds {
+    alignas(16) float out[Shape::waves * Shape::groups][R][Shape::padded];
+    float maximum[Shape::waves][R];
+    float sum[Shape::waves][R];
+};
+
+/// Mask of `unroll` neighbouring keys of a row, of which `count` exist.
+STRATA_DEVICE uint2v load_mask(const char * mask, uint32_t offset, int32_t count) {
+    if (count >= 4) {
+        return mask ? load<uint2v>(mask, offset) : uint2v{0, 0};
+    }
+    uint2v words;
+    for (int32_t i = 0; i < 2; ++i) {
+        const uint32_t low = 2 * i >= count ? 0xfc00u : mask ? load<uint16_t>(mask, offset + i * 4) : 0;
+        const uint32_t high = 2 * i + 1 >= count ? 0xfc00u : mask ? load<uint16_t>(mask, offset + i * 4 + 2) : 0;
+        words[i] = low | high << 16;
+    }
+    return words;
+}
+
+template <uint32_t D, uint32_t R>
+STRATA_DEVICE void attention_vector(const flash_attn_args & a) {
+    using shape = vector_shape<D, R>;
+    constexpr uint32_t chunks = shape::lane_chunks;
+    constexpr uint32_t unroll = shape::unroll;
+    static_assert(unroll == 4);
+    __shared__ vector_lds<shape, R> lds;
+
+    const uint32_t wave = uniform(thread_x() / 32);
+    const uint32_t group = lane_id() / shape::lanes;
+    const uint32_t member = lane_id() % shape::lanes;
+    const uint32_t kv_head = block_y();
+    const uint32_t batch = block_z() / a.n_splits;
+    const uint32_t split = block_z() % a.n_splits;
+    const uint32_t n_rows = a.n_q * a.heads_per_kv;
+    const uint32_t first_row = block_x() * R;
+
+    query_row where[R];
+    for (uint32_t r = 0; r < R; ++r) {
+        where[r] = unpack_row(a, kv_head, min(first_row + r, n_rows - 1));
+    }
+
+    // Chunk j of this lane covers channels 8 (j lanes + member) and following; chunks behind the head read the first one, times 0.
+    uint32_t chunk_bytes[chunks];
+    for (uint32_t j = 0; j < chunks; ++j) {
+        const uint32_t chunk = j * shape::lanes + member;
+        chunk_bytes[j] = shape::padded == D || chunk < shape::chunks ? chunk * 16 : 0;
+    }
+    half2 q[R][chunks][4];
+    float slope[R];
+    uint32_t mask_row[R];
+    for (uint32_t r = 0; r < R; ++r) {
+        const char * source = static_cast<const char *>(a.q) + where[r].query * a.q_nb[0] + where[r].head * a.q_nb[1] + batch * a.q_nb[2];
+        for (uint32_t j = 0; j < chunks; ++j) {
+            const bool exists = shape::padded == D || j * shape::lanes + member < shape::chunks;
+            const float scale = exists ? a.q_scale : 0.0f;
+            for (uint32_t i = 0; i < 2; ++i) {
+                const float4v x = load<float4v>(source, chunk_bytes[j] * 2 + i * 16) * scale;
+                q[r][j][2 * i] = half2{static_cast<half>(x[0]), static_cast<half>(x[1])};
+                q[r][j][2 * i + 1] = half2{static_cast<half>(x[2]), static_cast<half>(x[3])};
+            }
+        }
+        slope[r] = mask_scale(a, where[r].head);
+        mask_row[r] = mask_offset(a, batch, where[r]);
+    }
+    // With one query and one mask for all heads, all rows share their mask.
+    const bool shared_mask = a.n_q == 1 && a.mask_heads == 1;
+
+    const char * k = static_cast<const char *>(a.k) + kv_head * a.k_nb[1] + batch * a.k_nb[2];
+    const char * v = static_cast<const char *>(a.v) + kv_head * a.v_nb[1] + batch * a.v_nb[2];
+    const char * mask = static_cast<const char *>(a.mask);
+    const uint32_t k_nb = static_cast<uint32_t>(a.k_nb[0]);
+    const uint32_t v_nb = static_cast<uint32_t>(a.v_nb[0]);
+
+    float out[R][chunks][8];
+    float maximum[R], sum[R];
+    for (uint32_t r = 0; r < R; ++r) {
+        for (uint32_t j = 0; j < chunks; ++j) {
+            for (uint32_t i = 0; i < 8; ++i) {
+                out[r][j][i] = 0.0f;
+            }
+        }
+        maximum[r] = lowest_max;
+        sum[r] = 0.0f;
+    }
+
+    const uint32_t begin = split * a.keys_per_split;
+    const uint32_t end = min(begin + a.keys_per_split, a.n_kv);
+    for (uint32_t first = begin + wave * shape::keys; first < end; first += shape::waves * shape::keys) {
+        const uint32_t key = first + group * unroll;
+        const bool partial = first + shape::keys > end;
+        const int32_t count = partial ? static_cast<int32_t>(end - key) : 4;
+
+        uint2v words[R];
+        uint32_t any = 0;
+        for (uint32_t r = 0; r < R; ++r) {
+            words[r] = r > 0 && shared_mask ? words[0] : load_mask(mask, mask_row[r] + key * 2, count);
+            any |= (words[r][0] ^ packed_minus_infinity) | (words[r][1] ^ packed_minus_infinity);
+        }
+        if (!any_lane(any != 0)) {
+            continue;
+        }
+
+        const char * k_first = k + first * a.k_nb[0];
+        const char * v_first = v + first * a.v_nb[0];
+        const uint32_t last = end - 1 - first;
+        uint32_t k_offset[unroll], v_offset[unroll];
+        for (uint32_t u = 0; u < unroll; ++u) {
+            const uint32_t row = partial ? min(group * unroll + u, last) : group * unroll + u;
+            k_offset[u] = row * k_nb;
+            v_offset[u] = row * v_nb;
+        }
+        uint4v keys[unroll][chunks], values[unroll][chunks];
+        for (uint32_t u = 0; u < unroll; ++u) {
+            for (uint32_t j = 0; j < chunks; ++j) {
+                keys[u][j] = load<uint4v>(k_first, k_offset[u] + chunk_bytes[j]);
+            }
+        }
+        for (uint32_t u = 0; u < unroll; ++u) {
+            for (uint32_t j = 0; j < chunks; ++j) {
+                values[u][j] = load<uint4v>(v_first, v_offset[u] + chunk_bytes[j]);
+            }
+        }
+
+        float s[R][unroll];
+        for (uint32_t r = 0; r < R; ++r) {
+            for (uint32_t u = 0; u < unroll; ++u) {
+                float dot = 0.0f;
+                for (uint32_t j = 0; j < chunks; ++j) {
+                    for (uint32_t i = 0; i < 4; ++i) {
+                        dot = dot2(bit_cast<half2>(keys[u][j][i]), q[r][j][i], dot);
+                    }
+                }
+                s[r][u] = wave_sum<shape::lanes>(dot);
+            }
+        }
+        if (a.softcap != 0.0f) {
+            for (uint32_t r = 0; r < R; ++r) {
+                for (uint32_t u = 0; u < unroll; ++u) {
+                    s[r][u] = capped(s[r][u], a.softcap);
+                }
+            }
+        }
+        float highest[R];
+        bool moves = false;
+        for (uint32_t r = 0; r < R; ++r) {
+            for (uint32_t u = 0; u < unroll; ++u) {
+                s[r][u] = fma(static_cast<float>(half_of(words[r], u)), slope[r], s[r][u]);
+            }
+            highest[r] = max(max(s[r][0], s[r][1]), max(s[r][2], s[r][3]));
+            moves |= highest[r] > maximum[r] + max_slack;
+        }
+        if (any_lane(moves)) {
+            for (uint32_t r = 0; r < R; ++r) {
+                const float moved = highest[r] > maximum[r] + max_slack ? highest[r] : maximum[r];
+                const float factor = exp2_fast(maximum[r] - moved);
+                maximum[r] = moved;
+                sum[r] *= factor;
+                for (uint32_t j = 0; j < chunks; ++j) {
+                    for (uint32_t i = 0; i < 8; ++i) {
+                        out[r][j][i] *= factor;
+                    }
+                }
+            }
+        }
+        for (uint32_t u = 0; u < unroll; ++u) {
+            for (uint32_t r = 0; r < R; ++r) {
+                const float p = exp2_fast(s[r][u] - maximum[r]);
+                sum[r] += p;
+                for (uint32_t j = 0; j < chunks; ++j) {
+                    for (uint32_t i = 0; i < 8; ++i) {
+                        out[r][j][i] = fma(static_cast<float>(half_of(values[u][j], i)), p, out[r][j][i]);
+                    }
+                }
+            }
+        }
+    }
+
+    // The maximum of all groups of all waves, then everything relative to it.
+    for (uint32_t r = 0; r < R; ++r) {
+        const float m = wave_max(maximum[r]);
+        if (lane_id() == 0) {
+            lds.maximum[wave][r] = m;
+        }
+    }
+    lds_barrier();
+    for (uint32_t r = 0; r < R; ++r) {
+        float m = lds.maximum[0][r];
+        for (uint32_t w = 1; w < shape::waves; ++w) {
+            m = max(m, lds.maximum[w][r]);
+        }
+        const float factor = exp2_fast(maximum[r] - m);
+        maximum[r] = m;
+        for (uint32_t j = 0; j < chunks; ++j) {
+            float * to = lds.out[wave * shape::groups + group][r] + (j * shape::lanes + member) * 8;
+            for (uint32_t i = 0; i < 2; ++i) {
+                const float * o = out[r][j] + 4 * i;
+                *reinterpret_cast<float4v *>(to + 4 * i) = float4v{o[0] * factor, o[1] * factor, o[2] * factor, o[3] * factor};
+            }
+        }
+        // One lane a group counts.
+        const float total = wave_sum(member == 0 ? sum[r] * factor : 0.0f);
+        if (lane_id() == 0) {
+            lds.sum[wave][r] = total;
+        }
+    }
+    lds_barrier();
+
+    const uint32_t rows = min(R, n_rows - first_row);
+    constexpr uint32_t quads = D / 4;
+    for (uint32_t index = thread_x(); index < rows * quads; index += shape::threads) {
+        const uint32_t r = index / quads;
+        const uint32_t channel = index % quads * 4;
+        float m = lds.maximum[0][r];
+        float total = lds.sum[0][r];
+        for (uint32_t w = 1; w < shape::waves; ++w) {
+            m = max(m, lds.maximum[w][r]);
+            total += lds.sum[w][r];
+        }
+        float4v o = *reinterpret_cast<const float4v *>(lds.out[0][r] + channel);
+        for (uint32_t g = 1; g < shape::waves * shape::groups; ++g) {
+            o += *reinterpret_cast<const float4v *>(lds.out[g][r] + channel);
+        }
+        const query_row at = unpack_row(a, kv_head, first_row + r);
+        const uint64_t to = dst_row(a, batch, at);
+        if (a.n_splits == 1) {
+            store(static_cast<char *>(a.dst) + (to * D + channel) * 4, 0, o * final_factor(a.sinks, at.head, m, total));
+        } else {
+            const uint64_t slot = static_cast<uint64_t>(split) * (a.n_batch * a.n_q * a.n_head) + to;
+            store(a.partial + slot * D + channel, 0, o);
+            if (channel == 0) {
+                store(a.partial_max + slot * 2, 0, float2v{m, total});
+            }
+        }
+    }
+}
+
+/// A wave a row of dst: the partial results of at most 32 splits, weighted.
+STRATA_DEVICE void attention_combine(const flash_attn_combine_args & a) {
+    const uint32_t row = block_x() * 4 + uniform(thread_x() / 32);
+    if (row >= a.n_rows) {
+        return;
+    }
+    const uint32_t lane = lane_id();
+    float2v own = {lowest_max, 0.0f};
+    if (lane < a.n_splits) {
+        own = load<float2v>(a.partial_max + (static_cast<uint64_t>(lane) * a.n_rows + row) * 2);
+    }
+    const float maximum = wave_max(own[0]);
+    const float weight = exp2_fast(own[0] - maximum);
+    const float factor = final_factor(a.sinks, row % a.n_head, maximum, wave_sum(own[1] * weight));
+    for (uint32_t channel = lane * 4; channel < a.head_size; channel += 128) {
+        float4v o = {0, 0, 0, 0};
+        for (uint32_t s = 0; s < a.n_splits; ++s) {
+            const float4v x = load<float4v>(a.partial + (static_cast<uint64_t>(s) * a.n_rows + row) * a.head_size, channel * 4);
+            const float w = lane_value(weight, s);
+            for (uint32_t i = 0; i < 4; ++i) {
+                o[i] = fma(x[i], w, o[i]);
+            }
+        }
+        store(static_cast<char *>(a.dst) + static_cast<uint64_t>(row) * a.head_size * 4, channel * 4, o * factor);
+    }
+}
+
+}  // namespace strata::attention
+
+#define STRATA_ATTENTION_VECTOR(D, R)                               \
+    STRATA_KERNEL((strata::attention::vector_shape<D, R>::threads)) \
+    void flash_attn_vector_d##D##_r##R(strata::flash_attn_args a) { strata::attention::attention_vector<D, R>(a); }
+
+#define STRATA_ATTENTION_VECTOR_ROWS(D) \
+    STRATA_ATTENTION_VECTOR(D, 1)       \
+    STRATA_ATTENTION_VECTOR(D, 2)       \
+    STRATA_ATTENTION_VECTOR(D, 4)       \
+    STRATA_ATTENTION_VECTOR(D, 8)
+
+STRATA_ATTENTION_VECTOR_ROWS(40)
+STRATA_ATTENTION_VECTOR_ROWS(64)
+STRATA_ATTENTION_VECTOR_ROWS(72)
+STRATA_ATTENTION_VECTOR_ROWS(80)
+STRATA_ATTENTION_VECTOR_ROWS(96)
+STRATA_ATTENTION_VECTOR_ROWS(112)
+STRATA_ATTENTION_VECTOR_ROWS(128)
+STRATA_ATTENTION_VECTOR_ROWS(256)
+
+STRATA_KERNEL(128) void flash_attn_combine(strata::flash_attn_combine_args a) { strata::attention::attention_combine(a); }
