@@ -1,0 +1,1 @@
+"""Helpers for the tests: ggml through cffi, one-op graphs on the device, paths of what was built."""
