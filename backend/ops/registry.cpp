@@ -12,12 +12,15 @@ extern const op_entry rope_op;                         // rope.cpp
 extern const op_entry add_op, sub_op, mul_op, div_op;  // binary.cpp
 extern const op_entry scale_op;                        // scale.cpp
 extern const op_entry unary_op;                        // unary.cpp
+extern const op_entry sqr_op, sqrt_op, sin_op;         // unary.cpp
+extern const op_entry cos_op, log_op, clamp_op;        // unary.cpp
 extern const op_entry glu_op;                          // glu.cpp
 extern const op_entry cont_op, cpy_op, dup_op;         // copy.cpp
 
 static const op_entry * const entries[] = {
     &mul_mat_op, &get_rows_op, &set_rows_op, &flash_attn_ext_op, &soft_max_op, &rms_norm_op, &rope_op,
     &add_op, &sub_op, &mul_op, &div_op, &scale_op, &unary_op, &glu_op, &cont_op, &cpy_op, &dup_op,
+    &sqr_op, &sqrt_op, &sin_op, &cos_op, &log_op, &clamp_op,
 };
 
 const op_entry * find_op(ggml_op op) {

@@ -1,0 +1,134 @@
+// CONT, CPY, DUP: copies in the order of the elements. Between equal types of 2 or 4 bytes and quantized types with contiguous rows,
+// between f32, f16, bf16 and i32, from f32 and f16 to q8_0, from quantized types to f32.
+#include <algorithm>
+#include <optional>
+
+#include "ops/pointwise.h"
+#include "ops/rows.h"
+
+namespace strata {
+
+namespace {
+
+// A tensor of any type as one of 4- or 2-byte numbers, or nothing if its elements have another size and do not lie one after another.
+std::optional<pointwise_operand> as_bits(const ggml_tensor * t, std::size_t unit) {
+    pointwise_operand o(t);
+    const std::size_t block = ggml_type_size(t->type);
+    if (block != unit) {
+        if (block % unit || t->nb[0] != block) {
+            return std::nullopt;
+        }
+        o.ne[0] = o.ne[0] / ggml_blck_size(t->type) * int64_t(block / unit);
+        o.nb[0] = unit;
+    }
+    o.size = unit;
+    return o;
+}
+
+struct bit_copy {
+    pointwise_operand dst, src;
+    pointwise_loops loops;
+};
+
+// A copy of bits between equal types in units of 4 or 2 bytes.
+std::optional<bit_copy> find_bit_copy(const ggml_tensor * dst, const ggml_tensor * src) {
+    for (std::size_t unit : {4, 2}) {
+        const auto d = as_bits(dst, unit), s = as_bits(src, unit);
+        if (d && s) {
+            const pointwise_loops loops = make_copy_loops(*d, *s);
+            if (!loops.empty()) {
+                return bit_copy{*d, *s, loops};
+            }
+        }
+    }
+    return std::nullopt;
+}
+
+// The kernel that converts elements, or nullptr.
+const char * conversion(ggml_type dst, ggml_type src) {
+    struct entry {
+        ggml_type src, dst;
+        const char * kernel;
+    };
+    static const entry entries[] = {
+        {GGML_TYPE_F32, GGML_TYPE_F16, "copy_f32_f16"},   {GGML_TYPE_F32, GGML_TYPE_BF16, "copy_f32_bf16"},
+        {GGML_TYPE_F32, GGML_TYPE_I32, "copy_f32_i32"},   {GGML_TYPE_F16, GGML_TYPE_F32, "copy_f16_f32"},
+        {GGML_TYPE_F16, GGML_TYPE_BF16, "copy_f16_bf16"}, {GGML_TYPE_BF16, GGML_TYPE_F32, "copy_bf16_f32"},
+        {GGML_TYPE_BF16, GGML_TYPE_F16, "copy_bf16_f16"}, {GGML_TYPE_I32, GGML_TYPE_F32, "copy_i32_f32"},
+    };
+    for (const entry & e : entries) {
+        if (e.src == src && e.dst == dst) {
+            return e.kernel;
+        }
+    }
+    return nullptr;
+}
+
+// Copies in which one side is quantized go row by row; tensors of different sizes are taken as one row.
+struct row_copy {
+    ggml_tensor dst, src;
+};
+
+std::optional<row_copy> find_row_copy(const ggml_tensor * dst, const ggml_tensor * src) {
+    row_copy c = {*dst, *src};
+    if (!ggml_are_same_shape(dst, src)) {
+        if (!ggml_is_contiguous(dst) || !ggml_is_contiguous(src)) {
+            return std::nullopt;
+        }
+        for (ggml_tensor * t : {&c.dst, &c.src}) {
+            t->ne[0] = ggml_nelements(t);
+            t->ne[1] = t->ne[2] = t->ne[3] = 1;
+        }
+    }
+    return c;
+}
+
+bool to_quantized(const ggml_tensor * op) { return ggml_is_quantized(op->type); }
+
+const char * refusal(const device_caps &, const ggml_tensor * op) {
+    const ggml_tensor * src = op->src[0];
+    if (ggml_nelements(op) == 0) {
+        return nullptr;
+    }
+    if (op->type == src->type) {
+        const auto copy = find_bit_copy(op, src);
+        return copy ? pointwise_refusal(copy->dst, copy->loops) : "sizes or strides that do not fit into each other";
+    }
+    if (conversion(op->type, src->type)) {
+        const pointwise_operand d(op), s(src);
+        const pointwise_loops loops = make_copy_loops(d, s);
+        return loops.empty() ? "sizes that do not fit into each other" : pointwise_refusal(d, loops);
+    }
+    const auto copy = find_row_copy(op, src);
+    if (!copy) {
+        return "quantized copy between different sizes";
+    }
+    return to_quantized(op) ? scatter_refusal(&copy->dst, &copy->src) : gather_refusal(&copy->dst, &copy->src);
+}
+
+void plan_copy(planner & plan, const ggml_tensor * op) {
+    const ggml_tensor * src = op->src[0];
+    if (op->type == src->type) {
+        const auto copy = find_bit_copy(op, src);
+        plan_pointwise(plan, "copy", copy->dst.size == 4 ? "copy_bits32" : "copy_bits16", copy->dst, {copy->src}, copy->loops);
+    } else if (const char * kernel = conversion(op->type, src->type)) {
+        const pointwise_operand d(op), s(src);
+        plan_pointwise(plan, "copy", kernel, d, {s}, make_copy_loops(d, s));
+    } else {
+        const auto copy = find_row_copy(op, src);
+        if (to_quantized(op)) {
+            plan_scatter(plan, &copy->dst, &copy->src, nullptr);
+        } else {
+            plan_gather(plan, &copy->dst, &copy->src, nullptr);
+        }
+    }
+}
+
+}  // namespace
+
+extern const op_entry cont_op, cpy_op, dup_op;
+const op_entry cont_op = {GGML_OP_CONT, refusal, plan_copy};
+const op_entry cpy_op = {GGML_OP_CPY, refusal, plan_copy};
+const op_entry dup_op = {GGML_OP_DUP, refusal, plan_copy};
+
+}  // namespace strata

@@ -1,0 +1,137 @@
+// RMS norm of f32 rows. How a row is summed depends on its length alone: the same bits whatever other rows there are.
+#include "strata/args/norm.h"
+#include "strata/math.h"
+#include "strata/memory.h"
+#include "strata/reduce.h"
+
+namespace strata {
+
+constexpr uint32_t wave_step = 4 * wave_size;
+constexpr uint32_t block_step = 4 * norm_block;
+
+struct row_pointers {
+    float * dst;
+    const float * src;
+};
+
+STRATA_DEVICE row_pointers find_row(const norm_args & a, uint32_t row) {
+    const uint32_t rest = quotient(row, a.ne1), i1 = remainder(row, rest, a.ne1);
+    const uint32_t i3 = quotient(rest, a.ne2), i2 = remainder(rest, i3, a.ne2);
+    return {reinterpret_cast<float *>(static_cast<char *>(a.dst) + (i1 * a.dst_stride[0] + i2 * a.dst_stride[1] + i3 * a.dst_stride[2])),
+            reinterpret_cast<const float *>(static_cast<const char *>(a.src) +
+                                            (i1 * a.src_stride[0] + i2 * a.src_stride[1] + i3 * a.src_stride[2]))};
+}
+
+// Elements e .. e+3 of a row of n, zeros past its end. Fours: n is a multiple of 4.
+template <bool Fours>
+STRATA_DEVICE float4v load_part(const float * row, uint32_t e, uint32_t n) {
+    float4v v = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (Fours ? e < n : e + 4 <= n) {
+        v = load<float4v>(row, e * sizeof(float));
+    } else if constexpr (!Fours) {
+        for (uint32_t i = 0; i < 3; i++) {
+            if (e + i < n) {
+                v[i] = load<float>(row, (e + i) * sizeof(float));
+            }
+        }
+    }
+    return v;
+}
+
+template <bool Fours>
+STRATA_DEVICE void store_part(float * row, uint32_t e, uint32_t n, float4v v) {
+    if (Fours ? e < n : e + 4 <= n) {
+        store(row, e * sizeof(float), v);
+    } else if constexpr (!Fours) {
+        for (uint32_t i = 0; i < 3; i++) {
+            if (e + i < n) {
+                store(row, (e + i) * sizeof(float), v[i]);
+            }
+        }
+    }
+}
+
+// Each of the four elements of a lane has a sum of its own.
+STRATA_DEVICE void add_squares(float4v & sums, float4v v) {
+    for (uint32_t i = 0; i < 4; i++) {
+        sums[i] = fma(v[i], v[i], sums[i]);
+    }
+}
+
+STRATA_DEVICE float total(float4v sums) { return wave_sum((sums[0] + sums[1]) + (sums[2] + sums[3])); }
+
+STRATA_DEVICE float rms_scale(const norm_args & a, float sum) { return 1.0f / sqrt(sum / static_cast<float>(a.row) + a.eps); }
+
+// A wave a row, the row in registers: at most norm_wave_row elements.
+template <bool Fours>
+STRATA_DEVICE void rms_norm_in_wave(const norm_args & a) {
+    const uint32_t row = uniform(block_x() * (norm_block / wave_size) + thread_x() / wave_size);
+    if (row >= a.rows) {
+        return;
+    }
+    const row_pointers at = find_row(a, row);
+    const uint32_t first = 4 * (thread_x() % wave_size);
+    constexpr uint32_t steps = norm_wave_row / wave_step;
+    float4v values[steps];
+    float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+    for (uint32_t k = 0; k < steps; k++) {
+        if (k * wave_step < a.row) {
+            values[k] = load_part<Fours>(at.src, first + k * wave_step, a.row);
+        }
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < steps; k++) {
+        if (k * wave_step < a.row) {
+            add_squares(sums, values[k]);
+        }
+    }
+    const float scale = rms_scale(a, total(sums));
+#pragma unroll
+    for (uint32_t k = 0; k < steps; k++) {
+        if (k * wave_step < a.row) {
+            store_part<Fours>(at.dst, first + k * wave_step, a.row, values[k] * scale);
+        }
+    }
+}
+
+// A workgroup a row, read twice: any length.
+template <bool Fours>
+STRATA_DEVICE void rms_norm_in_block(const norm_args & a, float * wave_sums) {
+    const row_pointers at = find_row(a, block_x());
+    const uint32_t first = 4 * thread_x();
+    float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (uint32_t e = first; e < a.row; e += block_step) {
+        add_squares(sums, load_part<Fours>(at.src, e, a.row));
+    }
+    const float wave_total = total(sums);
+    if (lane_id() == 0) {
+        wave_sums[thread_x() / wave_size] = wave_total;
+    }
+    barrier();
+    float sum = 0.0f;
+    for (uint32_t w = 0; w < norm_block / wave_size; w++) {
+        sum += wave_sums[w];
+    }
+    const float scale = rms_scale(a, sum);
+    for (uint32_t e = first; e < a.row; e += block_step) {
+        store_part<Fours>(at.dst, e, a.row, load_part<Fours>(at.src, e, a.row) * scale);
+    }
+}
+
+}  // namespace strata
+
+using namespace strata;
+
+// The kernels with 4 in their names take rows of a multiple of four elements.
+STRATA_KERNEL(norm_block) void rms_norm_wave(norm_args a) { rms_norm_in_wave<false>(a); }
+STRATA_KERNEL(norm_block) void rms_norm_wave4(norm_args a) { rms_norm_in_wave<true>(a); }
+
+STRATA_KERNEL(norm_block) void rms_norm_block(norm_args a) {
+    __shared__ float wave_sums[norm_block / wave_size];
+    rms_norm_in_block<false>(a, wave_sums);
+}
+STRATA_KERNEL(norm_block) void rms_norm_block4(norm_args a) {
+    __shared__ float wave_sums[norm_block / wave_size];
+    rms_norm_in_block<true>(a, wave_sums);
+}

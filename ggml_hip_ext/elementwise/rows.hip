@@ -1,0 +1,190 @@
+// Gathers, scatters and copies rows, converting between types. Kernels are named get_ or set_, source type, destination type. The _rows
+// kernels give a wave 256 elements of a row, the _flat kernels a work-item one element of many short rows.
+#include "strata/args/rows.h"
+#include "strata/dequantize.h"
+#include "strata/element.h"
+#include "strata/math.h"
+#include "strata/reduce.h"
+
+namespace strata {
+
+enum class direction { gather, scatter };
+
+struct row_pair {
+    char * dst;
+    const char * src;
+};
+
+// The source and destination of row r.
+template <direction Direction>
+STRATA_DEVICE row_pair find_rows(const rows_args & a, uint32_t r) {
+    const uint32_t rest = quotient(r, a.ne1), i1 = remainder(r, rest, a.ne1);
+    const uint32_t i3 = quotient(rest, a.ne2), i2 = remainder(rest, i3, a.ne2);
+    uint32_t index = i1;
+    if (a.index) {
+        const uint32_t j2 = remainder(i2, quotient(i2, a.index_ne1), a.index_ne1);
+        const uint32_t j3 = remainder(i3, quotient(i3, a.index_ne2), a.index_ne2);
+        index = *reinterpret_cast<const uint32_t *>(static_cast<const char *>(a.index) +
+                                                    (i1 * a.index_stride[0] + j2 * a.index_stride[1] + j3 * a.index_stride[2]));
+    }
+    const uint32_t dst_row = Direction == direction::scatter ? index : i1, src_row = Direction == direction::gather ? index : i1;
+    return {static_cast<char *>(a.dst) + (dst_row * a.dst_stride[0] + i2 * a.dst_stride[1] + i3 * a.dst_stride[2]),
+            static_cast<const char *>(a.src) + (src_row * a.src_stride[0] + i2 * a.src_stride[1] + i3 * a.src_stride[2])};
+}
+
+// The part of a row that this wave works on.
+struct wave_part {
+    row_pair at;
+    uint32_t begin, elements;
+};
+
+STRATA_DEVICE uint32_t wave_index() { return uniform(block_x() * (rows_block / wave_size) + thread_x() / wave_size); }
+
+template <direction Direction>
+STRATA_DEVICE wave_part find_part(const rows_args & a, uint32_t wave) {
+    const uint32_t r = quotient(wave, a.parts);
+    const uint32_t begin = remainder(wave, r, a.parts) * rows_tile;
+    return {find_rows<Direction>(a, r), begin, a.row - begin < rows_tile ? a.row - begin : rows_tile};
+}
+
+template <class S, class D>
+STRATA_DEVICE typename D::storage convert(typename S::storage v) {
+    if constexpr (__is_same(S, D)) {
+        return v;
+    } else {
+        return D::from_float(S::to_float(v));
+    }
+}
+
+template <direction Direction, class S, class D>
+STRATA_DEVICE void convert_rows(const rows_args & a) {
+    const uint32_t wave = wave_index();
+    if (wave >= a.count) {
+        return;
+    }
+    const wave_part part = find_part<Direction>(a, wave);
+    using source = typename S::storage;
+    using destination = typename D::storage;
+    const char * const src = part.at.src + static_cast<uint64_t>(part.begin) * sizeof(source);
+    char * const dst = part.at.dst + static_cast<uint64_t>(part.begin) * sizeof(destination);
+    for (uint32_t e = 4 * (thread_x() % wave_size); e < part.elements; e += 4 * wave_size) {
+        if (part.elements - e >= 4) {
+            const four_t<S> v = load<four_t<S>>(src, e * sizeof(source));
+            four_t<D> r;
+            for (uint32_t i = 0; i < 4; i++) {
+                r[i] = convert<S, D>(v[i]);
+            }
+            store(dst, e * sizeof(destination), r);
+        } else {
+            for (uint32_t i = e; i < part.elements; i++) {
+                store(dst, i * sizeof(destination), convert<S, D>(load<source>(src, i * sizeof(source))));
+            }
+        }
+    }
+}
+
+template <direction Direction, class S, class D>
+STRATA_DEVICE void convert_flat(const rows_args & a) {
+    const uint32_t i = block_x() * rows_block + thread_x();
+    if (i >= a.count) {
+        return;
+    }
+    const uint32_t r = quotient(i, a.parts), e = remainder(i, r, a.parts);
+    const row_pair at = find_rows<Direction>(a, r);
+    const auto v = load<typename S::storage>(at.src, e * sizeof(typename S::storage));
+    store(at.dst, e * sizeof(typename D::storage), convert<S, D>(v));
+}
+
+// A lane an element of each block of 32.
+template <class Block>
+STRATA_DEVICE void dequantize_rows(const rows_args & a) {
+    const uint32_t wave = wave_index();
+    if (wave >= a.count) {
+        return;
+    }
+    const wave_part part = find_part<direction::gather>(a, wave);
+    const uint32_t lane = thread_x() % wave_size;
+    const Block * const blocks = reinterpret_cast<const Block *>(part.at.src) + part.begin / Block::elements;
+    char * const dst = part.at.dst + static_cast<uint64_t>(part.begin) * sizeof(float);
+    for (uint32_t e = 0; e < part.elements; e += wave_size) {
+        store(dst, (e + lane) * sizeof(float), dequantize(blocks[e / Block::elements], e % Block::elements + lane));
+    }
+}
+
+// Eight lanes a block of 32, in the arithmetic of ggml's reference: scale amax / 127, values rounded half away from zero.
+template <class S>
+STRATA_DEVICE void quantize_q8_0_rows(const rows_args & a) {
+    const uint32_t wave = wave_index();
+    if (wave >= a.count) {
+        return;
+    }
+    const wave_part part = find_part<direction::scatter>(a, wave);
+    using source = typename S::storage;
+    const char * const src = part.at.src + static_cast<uint64_t>(part.begin) * sizeof(source);
+    char * const dst = part.at.dst + static_cast<uint64_t>(part.begin / block_q8_0::elements) * sizeof(block_q8_0);
+    for (uint32_t e = 4 * (thread_x() % wave_size); e < part.elements; e += 4 * wave_size) {
+        const four_t<S> stored = load<four_t<S>>(src, e * sizeof(source));
+        float v[4];
+        float largest = 0.0f;
+        for (uint32_t i = 0; i < 4; i++) {
+            v[i] = S::to_float(stored[i]);
+            largest = max(largest, abs(v[i]));
+        }
+        largest = wave_max<8>(largest);
+        const float scale = largest / 127.0f;
+        const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
+        uint32_t packed = 0;
+        for (uint32_t i = 0; i < 4; i++) {
+            packed |= (static_cast<uint32_t>(static_cast<int32_t>(round(v[i] * inverse))) & 0xff) << (8 * i);
+        }
+        const uint32_t at = e / block_q8_0::elements * sizeof(block_q8_0);
+        const uint32_t within = e % block_q8_0::elements;
+        if (within == 0) {
+            store(dst, at, static_cast<half>(scale));
+        }
+        store(dst, at + 2 + within, packed);
+    }
+}
+
+}  // namespace strata
+
+using namespace strata;
+
+#define GET(source, destination)                                                                                                \
+    STRATA_KERNEL(rows_block) void get_##source##_rows(rows_args a) { convert_rows<direction::gather, source, destination>(a); } \
+    STRATA_KERNEL(rows_block) void get_##source##_flat(rows_args a) { convert_flat<direction::gather, source, destination>(a); }
+
+GET(f32, f32)
+GET(f16, f32)
+GET(bf16, f32)
+GET(bits32, bits32)
+
+#define GET_QUANTIZED(type) \
+    STRATA_KERNEL(rows_block) void get_##type##_rows(rows_args a) { dequantize_rows<block_##type>(a); }
+
+GET_QUANTIZED(q4_0)
+GET_QUANTIZED(q4_1)
+GET_QUANTIZED(q5_0)
+GET_QUANTIZED(q5_1)
+GET_QUANTIZED(q8_0)
+GET_QUANTIZED(q4_K)
+GET_QUANTIZED(q5_K)
+GET_QUANTIZED(q6_K)
+
+#define SET(source, destination)                                                     \
+    STRATA_KERNEL(rows_block) void set_##source##_##destination##_rows(rows_args a) { \
+        convert_rows<direction::scatter, source, destination>(a);                    \
+    }                                                                                \
+    STRATA_KERNEL(rows_block) void set_##source##_##destination##_flat(rows_args a) { \
+        convert_flat<direction::scatter, source, destination>(a);                    \
+    }
+
+SET(f32, f32)
+SET(f32, f16)
+SET(f32, bf16)
+SET(f16, f32)
+SET(f16, f16)
+SET(f16, bf16)
+
+STRATA_KERNEL(rows_block) void set_f32_q8_0_rows(rows_args a) { quantize_q8_0_rows<f32>(a); }
+STRATA_KERNEL(rows_block) void set_f16_q8_0_rows(rows_args a) { quantize_q8_0_rows<f16>(a); }
