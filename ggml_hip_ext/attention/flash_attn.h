@@ -5,6 +5,7 @@
 // for itself, so its result does not depend on its neighbours. A row without any unmasked key keeps the sum 0 and gives 0.
 #pragma once
 
+#include "common.h"
 #include "strata/args/flash_attn.h"
 #include "strata/device.h"
 #include "strata/math.h"
@@ -14,7 +15,6 @@
 
 namespace strata::attention {
 
-constexpr float log2_e = 0x1.715476p+0f;
 /// Start of the running maximum: below any score, but finite, so that differences are never NaN.
 constexpr float lowest_max = -1e30f;
 constexpr float max_slack = 8.0f;
@@ -36,13 +36,7 @@ STRATA_DEVICE uint32_t dst_row(const flash_attn_args & a, uint32_t batch, query_
 
 /// What the mask is multiplied by: the ALiBi slope of the head in the base-2 domain.
 STRATA_DEVICE float mask_scale(const flash_attn_args & a, uint32_t head) {
-    if (a.max_bias <= 0.0f) {
-        return log2_e;
-    }
-    const float n = static_cast<float>(a.alibi_heads);
-    const float exponent = head < a.alibi_heads ? a.max_bias * static_cast<float>(head + 1) / n
-                                                : 0.5f * a.max_bias * static_cast<float>(2 * (head - a.alibi_heads) + 1) / n;
-    return exp2_fast(-exponent) * log2_e;
+    return alibi_slope(a.max_bias, a.alibi_heads, head) * log2_e;
 }
 
 /// Softcap of a score that was scaled by 2 scale log2(e) / softcap: softcap * tanh, in the base-2 domain.
