@@ -1,5 +1,6 @@
 """The command `strata-hip`."""
 import argparse
+import re
 import sys
 from typing import List, Optional
 
@@ -9,7 +10,7 @@ from .errors import StrataError
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """Runs a command; returns the exit code: 0, 1 after an error (told on stderr), 2 for wrong usage, 130 after Ctrl-C."""
-    options = parser().parse_args(arguments)
+    options = parse(sys.argv[1:] if arguments is None else arguments)
     try:
         return options.command(options) or 0
     except StrataError as error:
@@ -21,6 +22,17 @@ def main(arguments: Optional[List[str]] = None) -> int:
         # The reader of a pipe left; Python would complain again while it exits.
         sys.stdout = None
         return 0
+
+
+def parse(arguments: List[str]) -> argparse.Namespace:
+    """The command line's options. A value like the -1,0 of `-ngl -1,0` would look like a flag: it is tied to its own."""
+    tied: List[str] = []
+    for argument in arguments:
+        if re.match(r"-\d+[^\d]", argument) and tied and tied[-1].startswith("-"):
+            tied[-1] += "=" + argument
+        else:
+            tied.append(argument)
+    return parser().parse_args(tied)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,21 +1,26 @@
 """Runs a model over a text and keeps what tests compare: the loss and the likeliest token at each position, and a digest of
 the logits' bytes. Also a program, for runs that need their own environment:
 
-    scoring.py MODEL DEVICE N_UBATCH FLASH_ATTN N_SEQ N_TOKENS    prints the scores as JSON
+    scoring.py MODEL DEVICE N_UBATCH FLASH_ATTN N_SEQ N_TOKENS    prints the scores as JSON, last
+
+With STRATA_TEST_LOG=1 in the environment llama.cpp's whole log goes to stderr.
 """
 import ctypes
 import dataclasses
 import hashlib
 import json
+import os
 import pathlib
 import sys
 from typing import List
 
 import llama_cpp
+import llama_cpp._logger
 import numpy as np
 
 from strata_hip import bench, llama, log, models
 
+QUIET = os.environ.get("STRATA_TEST_LOG") != "1"
 TEXT = pathlib.Path(__file__).with_name("text.txt")
 MODELS = {"smollm2": models.smollm2, "gemma3": models.gemma3}
 
@@ -46,7 +51,7 @@ class Model:
         parameters = llama_cpp.llama_model_default_params()
         parameters.devices = ctypes.cast(self.devices, ctypes.c_void_p)
         parameters.n_gpu_layers = 0 if device == "cpu" else 999
-        with log.captured(quiet=True) as messages:
+        with log.captured(quiet=QUIET) as messages:
             self.model = llama_cpp.llama_model_load_from_file(str(MODELS[name]()).encode(), parameters)
         assert self.model, messages.reason()
         self.vocab = llama_cpp.llama_model_get_vocab(self.model)
@@ -90,7 +95,7 @@ class Context:
         parameters.n_seq_max = n_seq
         parameters.n_threads = parameters.n_threads_batch = bench.default_threads()
         parameters.flash_attn_type = 1 if flash_attn else 0
-        with log.captured(quiet=True) as messages:
+        with log.captured(quiet=QUIET) as messages:
             self.ctx = llama_cpp.llama_init_from_model(model.model, parameters)
         assert self.ctx, messages.reason()
         self.n_batch = parameters.n_batch
@@ -108,7 +113,7 @@ class Context:
             self.batch.token[i], self.batch.pos[i] = token, position
             self.batch.n_seq_id[i], self.batch.seq_id[i][0] = 1, sequence
             self.batch.logits[i] = 1
-        with log.captured(quiet=True) as messages:
+        with log.captured(quiet=QUIET) as messages:
             code = llama_cpp.llama_decode(self.ctx, self.batch)
             assert code == 0, f"llama_decode returned {code}: {messages.reason()}"
         logits = llama_cpp.llama_get_logits(self.ctx)
@@ -137,6 +142,7 @@ class Context:
 
 if __name__ == "__main__":
     name, device, *numbers = sys.argv[1:]
+    llama_cpp._logger.set_verbose(not QUIET)
     n_ubatch, flash_attn, n_seq, n_tokens = map(int, numbers)
     scores = Model(name, device).score(n_ubatch, bool(flash_attn), n_seq, n_tokens)
     print(json.dumps(dataclasses.asdict(scores)))

@@ -1,5 +1,4 @@
 """Whole models on the emulator against llama.cpp's CPU backend: perplexity, likeliest tokens, splits, equal bytes."""
-import dataclasses
 import json
 import os
 import pathlib
@@ -13,27 +12,113 @@ import pytest
 import scoring
 from conftest import DEVICE
 
-LENGTHS = [pytest.param(192, id="192"), pytest.param(1024, id="1024", marks=[pytest.mark.full, pytest.mark.timeout(3600)])]
 NAMES = ["smollm2", "gemma3"]
-# Cases of a short run: every ubatch and both attention paths appear, but not all pairs.
-SHORT = {(64, True, 1), (64, False, 1), (128, True, 1), (512, False, 1), (64, True, 4), (128, False, 4)}
+UBATCHES = [64, 128, 512]
+# The short form takes every ubatch and both attention paths, but not all pairs of them.
+SHORT = {(64, True, 1), (128, True, 1), (512, True, 1), (64, False, 1), (512, False, 1), (64, True, 4), (128, False, 4)}
 
 
-def check(got: scoring.Scores, cpu: scoring.Scores) -> None:
-    """Done-when 2: perplexity within 1 %, the likeliest token the same at 95 % of the positions."""
+def cases():
+    """(name, n_ubatch, flash_attn, n_seq, n_tokens) with test ids; the long ones marked `full`."""
+    for name in NAMES:
+        for n_tokens in (192, 1024):
+            for n_seq in (1, 4):
+                for flash_attn in (True, False):
+                    for n_ubatch in UBATCHES:
+                        short = n_tokens == 192 and (n_ubatch, flash_attn, n_seq) in SHORT
+                        yield pytest.param(
+                            name, n_ubatch, flash_attn, n_seq, n_tokens, marks=[] if short else [pytest.mark.full],
+                            id=f"{name}-ub{n_ubatch}-{'fa' if flash_attn else 'nofa'}-{n_seq}seq-{n_tokens}")
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name,n_ubatch,flash_attn,n_seq,n_tokens", list(cases()))
+def test_perplexity(scores, name, n_ubatch, flash_attn, n_seq, n_tokens):
+    case = (n_ubatch, flash_attn, n_seq, n_tokens)
+    got, cpu = scores(name, DEVICE, *case), scores(name, "cpu", *case)
     print(f"perplexity {got.perplexity:.4f}, CPU {cpu.perplexity:.4f}; likeliest token agrees at {got.agreement(cpu):.2%}")
     assert abs(got.perplexity / cpu.perplexity - 1) < 0.01
     assert got.agreement(cpu) >= 0.95
 
 
+def run_apart(name: str, case: tuple, **environment: str) -> scoring.Scores:
+    """The scores of a run in a process of its own."""
+    program = pathlib.Path(scoring.__file__)
+    run = subprocess.run([sys.executable, program, name, DEVICE, *(str(int(value)) for value in case)],
+                         env=dict(os.environ, **environment), capture_output=True, text=True, timeout=1500)
+    assert run.returncode == 0, run.stderr[-3000:]
+    return scoring.Scores(**json.loads(run.stdout.splitlines()[-1]))
+
+
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("n_tokens", LENGTHS)
-@pytest.mark.parametrize("n_seq", [1, 4], ids=["1seq", "4seq"])
-@pytest.mark.parametrize("flash_attn", [True, False], ids=["fa", "nofa"])
-@pytest.mark.parametrize("n_ubatch", [64, 128, 512])
+@pytest.mark.parametrize("environment", [{}, {"STRATA_SYNC": "1"}, {"STRATA_EMULATOR_SYNC": "1"}],
+                         ids=["again", "launches-waited-for", "streams-synchronous"])
 @pytest.mark.parametrize("name", NAMES)
-def test_perplexity(scores, name, n_ubatch, flash_attn, n_seq, n_tokens, request):
-    case = (n_ubatch, flash_attn, n_seq)
-    if n_tokens == 192 and case not in SHORT:
-        request.applymarker(pytest.mark.full)
-    check(scores(name, DEVICE, *case, n_tokens), scores(name, "cpu", *case, n_tokens))
+def test_same_bytes(scores, name, environment):
+    """Another run gives the same bytes; one with launches made synchronous too, else work overtook other work."""
+    case = (64, True, 1, 96)
+    assert run_apart(name, case, **environment).digest == scores(name, DEVICE, *case).digest
+
+
+@pytest.mark.parametrize("flash_attn", [True, False], ids=["fa", "nofa"])
+@pytest.mark.parametrize("name", NAMES)
+def test_decode_agrees_with_prefill(model, name, flash_attn):
+    """Tokens fed one by one, and four sequences of them side by side, give the logits of a prompt fed at once."""
+    loaded = model(name)
+    tokens = loaded.tokens(scoring.TEXT.read_bytes())[:24]
+
+    def logits(batches, n_seq):
+        context = loaded.context(64 * n_seq, 64, flash_attn, n_seq)
+        rows = [row.copy() for batch in batches for row in context.decode(batch)]
+        context.close()
+        return np.array(rows, dtype=np.float64)
+
+    prompt = [[(token, p, 0) for p, token in enumerate(tokens)]]
+    one_by_one = [[(token, p, 0)] for p, token in enumerate(tokens)]
+    four = [[(token, p, s) for s in range(4)] for p, token in enumerate(tokens)]
+    expected = logits(prompt, 1)
+    for got in (logits(one_by_one, 1), *np.moveaxis(logits(four, 4).reshape(len(tokens), 4, -1), 1, 0)):
+        error = ((got - expected) ** 2).sum() / (expected ** 2).sum()
+        print(f"NMSE {error:.2e}")
+        assert error < 1e-3
+
+
+@pytest.mark.parametrize("flash_attn", [True, False], ids=["fa", "nofa"])
+@pytest.mark.parametrize("name", NAMES)
+def test_greedy_text(model, name, flash_attn):
+    """Each token that greedy decoding picks is, to the CPU reading the same text, the likeliest or all but."""
+    def context(device):
+        return model(name, device).context(64, 64, flash_attn)
+
+    ours, cpu = context(DEVICE), context("cpu")
+    tokens = model(name).tokens(b"The lighthouse stood at the end of the")
+    batch = [(token, p, 0) for p, token in enumerate(tokens)]
+    chosen = []
+    for position in range(len(tokens), len(tokens) + 12):
+        token = int(ours.decode(batch)[-1].argmax())
+        reference = cpu.decode(batch)[-1]
+        chosen.append(float(reference.max() - reference[token]))
+        batch = [(token, position, 0)]
+    ours.close()
+    cpu.close()
+    print("below the CPU's likeliest by", chosen)
+    assert max(chosen) < 0.5
+    assert chosen.count(0.0) >= 10
+
+
+@pytest.mark.parametrize("flash_attn", [True, False], ids=["fa", "nofa"])
+@pytest.mark.parametrize("name", NAMES)
+def test_two_graph_splits(name, flash_attn):
+    """Every decode is two splits: the CPU looks up the token's embedding, the device does the rest."""
+    if DEVICE == "cpu":
+        pytest.skip("the CPU backend has no second device")
+    case = (64, flash_attn, 1, 68)
+    program = pathlib.Path(scoring.__file__)
+    run = subprocess.run([sys.executable, program, name, DEVICE, *(str(int(value)) for value in case)],
+                         env=dict(os.environ, GGML_SCHED_DEBUG="1", STRATA_TEST_LOG="1"), capture_output=True, text=True, timeout=600)
+    assert run.returncode == 0, run.stderr[-3000:]
+    splits = [(int(number), device) for number, device in re.findall(r"## SPLIT #(\d+): (\S+) #", run.stderr)]
+    assert len(splits) >= 6, run.stderr[-3000:]
+    assert {number for number, _ in splits} == {0, 1}
+    assert {device for number, device in splits if number == 0} == {"CPU"}
+    assert {device for number, device in splits if number == 1} == {"STRATA0"}
