@@ -15,7 +15,7 @@ STRATA_KERNEL(128) void quantize_q8_1(quantize_args a) {
     if (at >= a.length) {   // whole 32-blocks: the length is a multiple of 32
         return;
     }
-    const uint32_t z = block_z(), i3 = divide(z, a.by_channels), i2 = z - i3 * a.channels, row = block_x();
+    const uint32_t z = block_z(), i3 = quotient(z, a.channels), i2 = remainder(z, i3, a.channels), row = block_x();
     const char * src = static_cast<const char *>(a.src) + row * a.stride1 + i2 * a.stride2 + i3 * a.stride3;
     const auto x = load<float4v>(src, at * 4);
 

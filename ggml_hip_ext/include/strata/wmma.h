@@ -24,4 +24,13 @@ STRATA_DEVICE float8 wmma(bf16x16 a, bf16x16 b, float8 c) { return __builtin_amd
 /// Signed bytes on both sides; exact.
 STRATA_DEVICE int8v wmma(int8x16 a, int8x16 b, int8v c) { return __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(true, a, true, b, c, false); }
 
+/// A or B fragment of 16-bit values whose row (or column) of this lane starts at `from` in LDS, 16-byte aligned.
+template <class Fragment>
+STRATA_DEVICE Fragment load_fragment(const void * from) {
+    struct __attribute__((aligned(16))) words {
+        uint32_t w[8];
+    };
+    return bit_cast<Fragment>(*static_cast<const words *>(from));
+}
+
 }  // namespace strata

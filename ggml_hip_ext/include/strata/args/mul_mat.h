@@ -1,35 +1,15 @@
 // Arguments of the matrix product kernels: dst[column][row] = sum over k of weights[row][k] * activations[column][k], a matrix at a time.
 #pragma once
 
-#ifdef __AMDGCN__
-#include "strata/device.h"
-#else
-#include <cstdint>
-#endif
+#include "strata/args/division.h"
 
 namespace strata {
-
-/// Division of numbers below 2^16 by a fixed number below 2^16: multiply by 2^32 / divisor, rounded up, and keep the high word.
-struct small_divisor {
-    uint32_t reciprocal;   ///< 0 stands for the divisor 1
-};
-
-#ifdef __AMDGCN__
-STRATA_DEVICE uint32_t divide(uint32_t n, small_divisor d) {
-    return d.reciprocal ? static_cast<uint32_t>(static_cast<uint64_t>(n) * d.reciprocal >> 32) : n;
-}
-#else
-inline small_divisor make_divisor(uint32_t divisor) {
-    return {divisor <= 1 ? 0 : static_cast<uint32_t>(((uint64_t(1) << 32) + divisor - 1) / divisor)};
-}
-#endif
 
 /// Which weight matrix belongs to which activation matrix (strides in bytes).
 struct weight_batches {
     uint64_t stride2, stride3;         ///< between weight matrices
-    uint32_t channels;                 ///< activation matrices in dimension 2; matrix z is (z % channels, z / channels)
-    small_divisor by_channels;
-    small_divisor by_ratio2, by_ratio3;   ///< activation matrices that share a weight matrix, in dimensions 2 and 3
+    fast_divisor channels;             ///< activation matrices in dimension 2; matrix z is (z % channels, z / channels)
+    fast_divisor ratio2, ratio3;       ///< activation matrices that share a weight matrix, in dimensions 2 and 3
 };
 
 /// quantize_q8_1: rows of floats become bytes and a q8_1_meta for each 32. Grid: rows, chunks of 512 values, matrices.
@@ -40,8 +20,7 @@ struct quantize_args {
     uint64_t stride1, stride2, stride3;   ///< of src, bytes
     uint32_t length;                   ///< values a row, a multiple of 32
     uint32_t rows;                     ///< rows a matrix
-    uint32_t channels;                 ///< matrices in dimension 2
-    small_divisor by_channels;
+    fast_divisor channels;             ///< matrices in dimension 2
 };
 
 /// Quantized weights times quantize_q8_1's output.
@@ -71,8 +50,8 @@ struct mul_mat_f_args {
 #ifdef __AMDGCN__
 /// The weight matrix that goes with activation matrix z.
 STRATA_DEVICE const char * weight_matrix(const void * weights, const weight_batches & b, uint32_t z) {
-    const uint32_t i3 = divide(z, b.by_channels), i2 = z - i3 * b.channels;
-    return static_cast<const char *>(weights) + divide(i2, b.by_ratio2) * b.stride2 + divide(i3, b.by_ratio3) * b.stride3;
+    const uint32_t i3 = quotient(z, b.channels), i2 = remainder(z, i3, b.channels);
+    return static_cast<const char *>(weights) + quotient(i2, b.ratio2) * b.stride2 + quotient(i3, b.ratio3) * b.stride3;
 }
 #endif
 

@@ -1,0 +1,229 @@
+// MUL_MAT: weights of any supported type times f32 (or, for f16 weights, f16) activations.
+//
+// One to eight columns go through a mat-vec (quantized weights: dot4 against activations quantized once a node), more through WMMA tiles. Dimensions
+// that share a weight matrix become columns of one product: several sequences, or the query heads of one key head, read the weights once.
+#include "ops/op.h"
+
+#include <string>
+
+#include "strata/args/mul_mat.h"
+#include "strata/blocks.h"
+
+#define GGML_COMMON_DECL_CPP
+#include "ggml-common.h"
+
+namespace strata {
+
+static_assert(sizeof(block_q4_0) == sizeof(::block_q4_0) && sizeof(block_q4_1) == sizeof(::block_q4_1));
+static_assert(sizeof(block_q5_0) == sizeof(::block_q5_0) && sizeof(block_q5_1) == sizeof(::block_q5_1));
+static_assert(sizeof(block_q8_0) == sizeof(::block_q8_0) && sizeof(block_q4_K) == sizeof(::block_q4_K));
+static_assert(sizeof(block_q5_K) == sizeof(::block_q5_K) && sizeof(block_q6_K) == sizeof(::block_q6_K));
+static_assert(offsetof(block_q5_0, qh) == offsetof(::block_q5_0, qh) && offsetof(block_q4_K, scales) == offsetof(::block_q4_K, scales));
+static_assert(offsetof(block_q5_K, qh) == offsetof(::block_q5_K, qh) && offsetof(block_q5_K, qs) == offsetof(::block_q5_K, qs));
+static_assert(offsetof(block_q6_K, scales) == offsetof(::block_q6_K, scales) && offsetof(block_q6_K, d) == offsetof(::block_q6_K, d));
+
+namespace {
+
+constexpr int64_t max_mat_vec_columns = 8;
+constexpr int64_t max_grid = 65535;          // workgroups in y and z
+constexpr int64_t max_stride = 1 << 24;      // bytes between rows: kernels address a tile of up to 128 with 32 bits
+constexpr int64_t max_k = 1 << 24;           // elements of a row, for the same reason
+constexpr int64_t max_length = 1 << 30;      // elements of the other dimensions
+constexpr uint32_t many_rows = 4096;         // from here on four rows a wave still leave enough waves
+
+/// Name of a weight type in kernel names, or nullptr if there is no kernel.
+const char * weight_name(ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_F32: return "f32";
+        case GGML_TYPE_F16: return "f16";
+        case GGML_TYPE_BF16: return "bf16";
+        case GGML_TYPE_Q4_0: return "q4_0";
+        case GGML_TYPE_Q4_1: return "q4_1";
+        case GGML_TYPE_Q5_0: return "q5_0";
+        case GGML_TYPE_Q5_1: return "q5_1";
+        case GGML_TYPE_Q8_0: return "q8_0";
+        case GGML_TYPE_Q4_K: return "q4_K";
+        case GGML_TYPE_Q5_K: return "q5_K";
+        case GGML_TYPE_Q6_K: return "q6_K";
+        default: return nullptr;
+    }
+}
+
+const char * no_weight_kernel(ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_Q1_0: return "weight type q1_0 has no kernel";
+        case GGML_TYPE_Q2_0: return "weight type q2_0 has no kernel";
+        case GGML_TYPE_Q2_K: return "weight type q2_K has no kernel";
+        case GGML_TYPE_Q3_K: return "weight type q3_K has no kernel";
+        case GGML_TYPE_IQ1_S: return "weight type iq1_s has no kernel";
+        case GGML_TYPE_IQ1_M: return "weight type iq1_m has no kernel";
+        case GGML_TYPE_IQ2_XXS: return "weight type iq2_xxs has no kernel";
+        case GGML_TYPE_IQ2_XS: return "weight type iq2_xs has no kernel";
+        case GGML_TYPE_IQ2_S: return "weight type iq2_s has no kernel";
+        case GGML_TYPE_IQ3_XXS: return "weight type iq3_xxs has no kernel";
+        case GGML_TYPE_IQ3_S: return "weight type iq3_s has no kernel";
+        case GGML_TYPE_IQ4_NL: return "weight type iq4_nl has no kernel";
+        case GGML_TYPE_IQ4_XS: return "weight type iq4_xs has no kernel";
+        case GGML_TYPE_TQ1_0: return "weight type tq1_0 has no kernel";
+        case GGML_TYPE_TQ2_0: return "weight type tq2_0 has no kernel";
+        case GGML_TYPE_MXFP4: return "weight type mxfp4 has no kernel";
+        case GGML_TYPE_NVFP4: return "weight type nvfp4 has no kernel";
+        default: return "weight type has no kernel";
+    }
+}
+
+/// The product as the kernels see it: matrices (channels x samples) of columns, each matrix with the weights it belongs to.
+struct product {
+    int64_t columns;                     ///< a matrix
+    int64_t channels, samples;           ///< matrices in dimensions 2 and 3
+    int64_t ratio2, ratio3;              ///< matrices that share weights
+    std::size_t column_stride, stride2, stride3;   ///< of the activations, bytes
+};
+
+/// Joins dimensions of the activations that share a weight matrix. `any_stride`: the activations are copied on the way (quantized), so their
+/// strides do not matter; else a column stride must remain.
+product fold(const ggml_tensor * w, const ggml_tensor * x, bool any_stride) {
+    product p = {x->ne[1], x->ne[2], x->ne[3], x->ne[2] / w->ne[2], x->ne[3] / w->ne[3], x->nb[1], x->nb[2], x->nb[3]};
+    const auto join = [&](int64_t count, std::size_t stride) {
+        if (p.columns == 1) {
+            p.column_stride = stride;
+        }
+        p.columns *= count;
+    };
+    const auto joins = [&](std::size_t stride) {
+        return any_stride || (p.columns == 1 && stride <= max_stride) || stride == p.columns * p.column_stride;
+    };
+    if (p.ratio2 > 1 && joins(p.stride2)) {
+        join(p.ratio2, p.stride2);
+        p.channels /= p.ratio2;
+        p.stride2 *= p.ratio2;
+        p.ratio2 = 1;
+    }
+    if (p.ratio3 > 1 && p.channels == 1 && joins(p.stride3)) {
+        join(p.ratio3, p.stride3);
+        p.samples /= p.ratio3;
+        p.stride3 *= p.ratio3;
+        p.ratio3 = 1;
+    }
+    return p;
+}
+
+bool quantized(const ggml_tensor * w) { return ggml_is_quantized(w->type); }
+
+const char * refusal(const device_caps & caps, const ggml_tensor * op) {
+    const ggml_tensor * w = op->src[0];
+    const ggml_tensor * x = op->src[1];
+    if (!weight_name(w->type)) {
+        return no_weight_kernel(w->type);
+    }
+    if (x->type != GGML_TYPE_F32 && !(x->type == GGML_TYPE_F16 && w->type == GGML_TYPE_F16)) {
+        return "activations are not f32 (or f16 with f16 weights)";
+    }
+    if (op->type != GGML_TYPE_F32 || !ggml_is_contiguous(op)) {
+        return "result is not contiguous f32";
+    }
+    if (w->nb[0] != ggml_type_size(w->type) || x->nb[0] != ggml_type_size(x->type)) {
+        return "rows of an operand are not contiguous";
+    }
+    if (w->ne[2] == 0 || w->ne[3] == 0 || x->ne[2] % w->ne[2] != 0 || x->ne[3] % w->ne[3] != 0) {
+        return "activations do not broadcast over the weights";
+    }
+    if (w->ne[0] > max_k) {
+        return "rows of more than 2^24 elements";
+    }
+    for (int i = 1; i < 4; ++i) {
+        if (w->ne[i] > max_length || x->ne[i] > max_length) {
+            return "a dimension of more than 2^30 elements";
+        }
+    }
+    if (int64_t(w->nb[1]) > max_stride || int64_t(x->nb[1]) > max_stride) {
+        return "rows more than 16 MiB apart";
+    }
+    const product p = fold(w, x, quantized(w));
+    if (p.channels * p.samples > max_grid || x->ne[2] * x->ne[3] > max_grid) {
+        return "more than 65535 matrices";
+    }
+    if (p.columns > max_mat_vec_columns) {
+        if (!caps.wmma && w->type != GGML_TYPE_F32) {
+            return "more than eight columns need WMMA instructions";
+        }
+        if ((p.columns + 15) / 16 > max_grid) {
+            return "more than 2^20 columns";
+        }
+    }
+    return nullptr;
+}
+
+weight_batches batches_of(const ggml_tensor * w, const product & p) {
+    return {w->nb[2], w->nb[3], make_divisor(p.channels), make_divisor(p.ratio2), make_divisor(p.ratio3)};
+}
+
+uint32_t tiles(int64_t count, int64_t tile) { return uint32_t((count + tile - 1) / tile); }
+
+/// Columns of the tile for `columns`: the smallest that holds them, else the largest.
+uint32_t column_tile(int64_t columns) { return columns <= 16 ? 16 : columns <= 32 ? 32 : columns <= 64 ? 64 : 128; }
+
+void plan_quantized(planner & plan, const ggml_tensor * op) {
+    const ggml_tensor * w = op->src[0];
+    const ggml_tensor * x = op->src[1];
+    const product p = fold(w, x, true);
+    const int64_t k = w->ne[0], rows = w->ne[1], all_columns = p.columns * p.channels * p.samples;
+    const std::size_t value_bytes = (std::size_t(all_columns) * k + 255) / 256 * 256;
+    char * values = static_cast<char *>(plan.scratch(value_bytes + std::size_t(all_columns) * k / 32 * sizeof(q8_1_meta)));
+    char * meta = values + value_bytes;
+
+    const quantize_args q = {x->data, values, meta, x->nb[1], x->nb[2], x->nb[3], uint32_t(k), uint32_t(x->ne[1]), make_divisor(x->ne[2])};
+    plan.launch("quantize_q8_1", "quantize_q8_1", {uint32_t(x->ne[1]), tiles(k, 512), uint32_t(x->ne[2] * x->ne[3])}, {128}, q);
+
+    const mul_mat_q_args args = {w->data, values, meta, static_cast<float *>(op->data), w->nb[1], batches_of(w, p),
+                                 uint32_t(rows), uint32_t(p.columns), uint32_t(k)};
+    const uint32_t matrices = uint32_t(p.channels * p.samples);
+    const std::string type = weight_name(w->type);
+    if (p.columns <= max_mat_vec_columns) {
+        const uint32_t wave_rows = p.columns > 1 ? 2 : rows >= many_rows ? 4 : 1;
+        const std::string kernel = "mul_mat_vec_" + type + "_c" + std::to_string(p.columns) + "_r" + std::to_string(wave_rows);
+        plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), {tiles(rows, 4 * wave_rows), 1, matrices}, {128}, args);
+    } else {
+        const uint32_t tile = column_tile(p.columns);
+        const std::string kernel = "mul_mat_" + type + "_j" + std::to_string(tile);
+        plan.launch(("mul_mat_" + type).c_str(), kernel.c_str(), {tiles(rows, 128), tiles(p.columns, tile), matrices}, {tile > 64 ? 256u : 128u}, args);
+    }
+}
+
+void plan_float(planner & plan, const ggml_tensor * op) {
+    const ggml_tensor * w = op->src[0];
+    const ggml_tensor * x = op->src[1];
+    const product p = fold(w, x, false);
+    const int64_t k = w->ne[0], rows = w->ne[1];
+    const mul_mat_f_args args = {w->data, x->data, static_cast<float *>(op->data), w->nb[1], p.column_stride, p.stride2, p.stride3,
+                                 batches_of(w, p), uint32_t(rows), uint32_t(p.columns), uint32_t(k)};
+    const uint32_t matrices = uint32_t(p.channels * p.samples);
+    const std::string types = std::string(weight_name(w->type)) + "_" + weight_name(x->type);
+    if (p.columns <= max_mat_vec_columns) {
+        const uint32_t lanes = k <= 256 ? 8 : 32;   // a lane takes eight values: shorter rows share a wave
+        const std::string kernel = "mul_mat_vec_" + types + "_c" + std::to_string(p.columns) + "_l" + std::to_string(lanes);
+        plan.launch("mul_mat_vec_f", kernel.c_str(), {tiles(rows, 4 * 32 / lanes), 1, matrices}, {128}, args);
+    } else if (w->type == GGML_TYPE_F32) {
+        plan.launch("mul_mat_f32", "mul_mat_f32_f32", {tiles(rows, 64), tiles(p.columns, 64), matrices}, {128}, args);
+    } else {
+        const uint32_t tile = p.columns <= 16 ? 16 : 64;
+        const std::string family = std::string("mul_mat_") + weight_name(w->type);
+        const std::string kernel = "mul_mat_" + types + "_j" + std::to_string(tile);
+        plan.launch(family.c_str(), kernel.c_str(), {tiles(rows, 128), tiles(p.columns, tile), matrices}, {128}, args);
+    }
+}
+
+void plan_mul_mat(planner & plan, const ggml_tensor * op) {
+    if (quantized(op->src[0])) {
+        plan_quantized(plan, op);
+    } else {
+        plan_float(plan, op);
+    }
+}
+
+}  // namespace
+
+extern const op_entry mul_mat_op;
+const op_entry mul_mat_op = {GGML_OP_MUL_MAT, refusal, plan_mul_mat};
+
+}  // namespace strata

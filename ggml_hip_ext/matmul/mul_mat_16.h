@@ -1,0 +1,134 @@
+// f16 or bf16 weights times many columns: WMMA with f32 accumulation on tiles in LDS; activations are rounded to the type of the weights.
+//
+// A workgroup of four waves makes 128 rows x Columns columns of the result in steps of 64 along k, a wave 32 rows of them. The next step's values
+// lie in registers while a step is multiplied. Beyond the end of k the tiles hold zeros. Activations are the A operand, weights the B operand.
+#pragma once
+
+#include "strata/args/mul_mat.h"
+#include "strata/floats.h"
+
+namespace strata {
+
+/// Eight values of 16 bits from k on, zeros from k = end on.
+template <class Weight, class From>
+STRATA_DEVICE uint4v load_rounded(const void * base, uint32_t row_offset, uint32_t k, uint32_t end) {
+    uint4v packed = {0, 0, 0, 0};
+    if (k + 8 <= end) {
+        const auto raw = From::load8(base, row_offset + k * From::size);
+        if constexpr (From::size == 2) {
+            packed = bit_cast<uint4v>(raw);
+        } else {
+#pragma unroll
+            for (uint32_t i = 0; i < 4; ++i) {
+                packed[i] = Weight::bits(From::get(raw, 2 * i)) | Weight::bits(From::get(raw, 2 * i + 1)) << 16;
+            }
+        }
+    } else if (k < end) {
+#pragma unroll
+        for (uint32_t i = 0; i < 7; ++i) {
+            if (k + i < end) {
+                packed[i / 2] |= Weight::bits(From::load1(base, row_offset + (k + i) * From::size)) << (i % 2 * 16);
+            }
+        }
+    }
+    return packed;
+}
+
+STRATA_DEVICE uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+/// Grid: tiles of rows, tiles of columns, matrices.
+template <class Weight, class Activation, uint32_t Columns>
+STRATA_DEVICE void mul_mat_16(const mul_mat_f_args & a) {
+    using fragment = typename Weight::fragment;
+    constexpr uint32_t rows = 128, threads = 128, k_step = 64, row_words = k_step / 8, pitch = k_step * 2 + 16;
+    constexpr uint32_t thread_weights = rows * row_words / threads, thread_activations = Columns * row_words / threads;
+    constexpr uint32_t row_tiles = 2, column_tiles = Columns / 16;
+
+    alignas(32) __shared__ unsigned char weight_tile[rows * pitch];
+    alignas(32) __shared__ unsigned char activation_tile[Columns * pitch];
+
+    const uint32_t thread = thread_x(), lane = lane_id(), wave = uniform(thread / wave_size), z = block_z();
+    const uint32_t first_row = block_x() * rows, first_column = block_y() * Columns;
+    const uint32_t last_row = a.rows - 1 - first_row, last_column = a.columns - 1 - first_column;   // seen from the tile's corner
+    const uint32_t i3 = quotient(z, a.batches.channels), i2 = remainder(z, i3, a.batches.channels);
+    const char * weights = weight_matrix(a.weights, a.batches, z) + first_row * a.stride1;
+    const char * activations = static_cast<const char *>(a.activations) + first_column * a.column_stride + i2 * a.activation_stride2 +
+                               i3 * a.activation_stride3;
+
+    // Rows and columns beyond the edge repeat the last one: their loads stay in bounds and their results are not stored.
+    const uint32_t word = thread % row_words, line = thread / row_words;
+    constexpr uint32_t lines = threads / row_words;
+    uint4v next_weights[thread_weights], next_activations[thread_activations];
+    const auto fetch = [&](uint32_t k) {
+#pragma unroll
+        for (uint32_t i = 0; i < thread_weights; ++i) {
+            const uint32_t at = smaller(i * lines + line, last_row) * static_cast<uint32_t>(a.stride1);
+            next_weights[i] = load_rounded<Weight, Weight>(weights, at, k + word * 8, a.k);
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < thread_activations; ++i) {
+            const uint32_t at = smaller(i * lines + line, last_column) * static_cast<uint32_t>(a.column_stride);
+            next_activations[i] = load_rounded<Weight, Activation>(activations, at, k + word * 8, a.k);
+        }
+    };
+
+    const uint32_t wave_row = wave * 32, index = wmma_lane_index(), half_row = lane >> 4;
+    float8 acc[column_tiles][row_tiles] = {};
+    fetch(0);
+    for (uint32_t k = 0; k < a.k; k += k_step) {
+#pragma unroll
+        for (uint32_t i = 0; i < thread_weights; ++i) {
+            *reinterpret_cast<uint4v *>(weight_tile + (i * lines + line) * pitch + word * 16) = next_weights[i];
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < thread_activations; ++i) {
+            *reinterpret_cast<uint4v *>(activation_tile + (i * lines + line) * pitch + word * 16) = next_activations[i];
+        }
+        barrier();
+        if (k + k_step < a.k) {
+            fetch(k + k_step);
+        }
+#pragma clang loop unroll(disable)
+        for (uint32_t part = 0; part < k_step * 2; part += 32) {
+            fragment w[row_tiles];
+#pragma unroll
+            for (uint32_t r = 0; r < row_tiles; ++r) {
+                w[r] = load_fragment<fragment>(weight_tile + (wave_row + r * 16 + index) * pitch + part);
+            }
+#pragma unroll
+            for (uint32_t c = 0; c < column_tiles; ++c) {
+                const auto x = load_fragment<fragment>(activation_tile + (c * 16 + index) * pitch + part);
+#pragma unroll
+                for (uint32_t r = 0; r < row_tiles; ++r) {
+                    acc[c][r] = wmma(x, w[r], acc[c][r]);
+                }
+            }
+        }
+        barrier();
+    }
+
+    float * dst = a.dst + (static_cast<uint64_t>(z) * a.columns + first_column) * a.rows + first_row + wave_row;
+#pragma unroll
+    for (uint32_t c = 0; c < column_tiles; ++c) {
+#pragma unroll
+        for (uint32_t i = 0; i < 8; ++i) {
+            const uint32_t column = c * 16 + 2 * i + half_row;
+            if (column <= last_column) {
+#pragma unroll
+                for (uint32_t r = 0; r < row_tiles; ++r) {
+                    if (wave_row + r * 16 + index <= last_row) {
+                        dst[static_cast<uint64_t>(column) * a.rows + r * 16 + index] = acc[c][r][i];
+                    }
+                }
+            }
+        }
+    }
+}
+
+}  // namespace strata
+
+// Kernels mul_mat_<weights>_<activations>_j<columns a workgroup>.
+#define STRATA_MUL_MAT_16(weight, activation, columns)                                                        \
+    STRATA_KERNEL(128) void mul_mat_##weight##_##activation##_j##columns(strata::mul_mat_f_args a) {          \
+        strata::mul_mat_16<strata::weight, strata::activation, columns>(a);                                   \
+    }

@@ -1,0 +1,90 @@
+// f32 weights times many columns of f32, by fma: a workgroup makes 64 x 64 results, a work-item 4 rows x 8 columns of them, in steps of 16 along k.
+#include "strata/args/mul_mat.h"
+#include "strata/memory.h"
+
+namespace strata {
+
+STRATA_DEVICE uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+/// Four values from k on, zeros from k = end on.
+STRATA_DEVICE float4v load_four(const char * base, uint32_t row_offset, uint32_t k, uint32_t end) {
+    float4v v = {0, 0, 0, 0};
+    if (k + 4 <= end) {
+        v = load<float4v>(base, row_offset + k * 4);
+    } else if (k < end) {
+#pragma unroll
+        for (uint32_t i = 0; i < 3; ++i) {
+            if (k + i < end) {
+                v[i] = load<float>(base, row_offset + (k + i) * 4);
+            }
+        }
+    }
+    return v;
+}
+
+/// Grid: tiles of rows, tiles of columns, matrices.
+STRATA_KERNEL(128) void mul_mat_f32_f32(mul_mat_f_args a) {
+    constexpr uint32_t side = 64, k_step = 16, pitch = side + 4, lines = 128 / (k_step / 4);
+    alignas(16) __shared__ float weight_tile[k_step * pitch];        // [k][row]
+    alignas(16) __shared__ float activation_tile[k_step * pitch];    // [k][column]
+
+    const uint32_t thread = thread_x(), z = block_z();
+    const uint32_t first_row = block_x() * side, first_column = block_y() * side;
+    const uint32_t last_row = a.rows - 1 - first_row, last_column = a.columns - 1 - first_column;   // seen from the tile's corner
+    const uint32_t i3 = quotient(z, a.batches.channels), i2 = remainder(z, i3, a.batches.channels);
+    const char * weights = weight_matrix(a.weights, a.batches, z) + first_row * a.stride1;
+    const char * activations = static_cast<const char *>(a.activations) + first_column * a.column_stride + i2 * a.activation_stride2 +
+                               i3 * a.activation_stride3;
+
+    // Rows and columns beyond the edge repeat the last one: their loads stay in bounds and their results are not stored.
+    const uint32_t word = thread % (k_step / 4), line = thread / (k_step / 4);
+    const uint32_t row = thread % 16 * 4, column = thread / 16 * 8;
+    float acc[8][4] = {};
+    for (uint32_t k = 0; k < a.k; k += k_step) {
+        float4v w[side / lines], x[side / lines];
+#pragma unroll
+        for (uint32_t i = 0; i < side / lines; ++i) {
+            const uint32_t at = i * lines + line;
+            w[i] = load_four(weights, smaller(at, last_row) * static_cast<uint32_t>(a.stride1), k + word * 4, a.k);
+            x[i] = load_four(activations, smaller(at, last_column) * static_cast<uint32_t>(a.column_stride), k + word * 4, a.k);
+        }
+        barrier();
+#pragma unroll
+        for (uint32_t i = 0; i < side / lines; ++i) {
+#pragma unroll
+            for (uint32_t j = 0; j < 4; ++j) {
+                weight_tile[(word * 4 + j) * pitch + i * lines + line] = w[i][j];
+                activation_tile[(word * 4 + j) * pitch + i * lines + line] = x[i][j];
+            }
+        }
+        barrier();
+#pragma unroll 4
+        for (uint32_t j = 0; j < k_step; ++j) {
+            const auto four = *reinterpret_cast<const float4v *>(weight_tile + j * pitch + row);
+            const auto low = *reinterpret_cast<const float4v *>(activation_tile + j * pitch + column);
+            const auto high = *reinterpret_cast<const float4v *>(activation_tile + j * pitch + column + 4);
+#pragma unroll
+            for (uint32_t c = 0; c < 8; ++c) {
+#pragma unroll
+                for (uint32_t r = 0; r < 4; ++r) {
+                    acc[c][r] = __builtin_fmaf(c < 4 ? low[c % 4] : high[c % 4], four[r], acc[c][r]);
+                }
+            }
+        }
+    }
+
+    float * dst = a.dst + (static_cast<uint64_t>(z) * a.columns + first_column) * a.rows + first_row;
+#pragma unroll
+    for (uint32_t c = 0; c < 8; ++c) {
+        if (column + c <= last_column) {
+#pragma unroll
+            for (uint32_t r = 0; r < 4; ++r) {
+                if (row + r <= last_row) {
+                    dst[static_cast<uint64_t>(column + c) * a.rows + row + r] = acc[c][r];
+                }
+            }
+        }
+    }
+}
+
+}  // namespace strata

@@ -1,0 +1,97 @@
+// f32, f16 and bf16 weights times one to eight columns, accumulated in f32: 8 or 32 lanes a row, eight values a lane at a time. The order of the
+// additions depends on k alone, not on the number of columns: a lane adds groups of eight in ascending order, then the lanes are added as a butterfly.
+#include "strata/args/mul_mat.h"
+#include "strata/floats.h"
+#include "strata/reduce.h"
+
+namespace strata {
+
+/// Grid: groups of 4 * 32 / Lanes rows, 1, matrices.
+template <class Weight, class Activation, uint32_t Columns, uint32_t Lanes>
+STRATA_DEVICE void mul_mat_vec_f(const mul_mat_f_args & a) {
+    constexpr uint32_t wave_rows = wave_size / Lanes;
+    const uint32_t lane = lane_id() % Lanes, z = block_z();
+    const uint32_t first_row = uniform((block_x() * 4 + (thread_x() >> 5)) * wave_rows);
+    if (first_row >= a.rows) {
+        return;
+    }
+    uint32_t row_in_wave = lane_id() / Lanes;
+    if (row_in_wave > a.rows - 1 - first_row) {
+        row_in_wave = a.rows - 1 - first_row;   // reads the last row again, stores nothing
+    }
+    const char * weights = weight_matrix(a.weights, a.batches, z) + first_row * a.stride1;
+    const uint32_t i3 = quotient(z, a.batches.channels), i2 = remainder(z, i3, a.batches.channels);
+    const char * activations = static_cast<const char *>(a.activations) + i2 * a.activation_stride2 + i3 * a.activation_stride3;
+
+    uint32_t weight_at = lane * 8 * Weight::size, activation_at = lane * 8 * Activation::size;
+    if constexpr (wave_rows > 1) {
+        weight_at += row_in_wave * static_cast<uint32_t>(a.stride1);
+    }
+    float sums[Columns] = {};
+    const auto step = [&] {
+        const auto w = Weight::load8(weights, weight_at);
+#pragma unroll
+        for (uint32_t c = 0; c < Columns; ++c) {
+            const auto x = Activation::load8(activations + c * a.column_stride, activation_at);
+#pragma unroll
+            for (uint32_t i = 0; i < 8; ++i) {
+                sums[c] = __builtin_fmaf(Weight::get(w, i), Activation::get(x, i), sums[c]);
+            }
+        }
+        weight_at += Lanes * 8 * Weight::size;
+        activation_at += Lanes * 8 * Activation::size;
+    };
+    uint32_t eights = a.k / 8;
+    for (; eights >= Lanes; eights -= Lanes) {
+        step();
+    }
+    if (lane < eights) {
+        step();
+    }
+    const uint32_t k = a.k / 8 * 8 + lane;   // one value a lane for the rest
+    if (a.k % 8 != 0 && k < a.k) {
+        const float w = Weight::load1(weights, k * Weight::size + (wave_rows > 1 ? row_in_wave * static_cast<uint32_t>(a.stride1) : 0));
+#pragma unroll
+        for (uint32_t c = 0; c < Columns; ++c) {
+            sums[c] = __builtin_fmaf(w, Activation::load1(activations + c * a.column_stride, k * Activation::size), sums[c]);
+        }
+    }
+#pragma unroll
+    for (uint32_t c = 0; c < Columns; ++c) {
+        sums[c] = wave_sum<Lanes>(sums[c]);
+    }
+    const uint32_t row = first_row + lane_id() / Lanes;
+    if (lane == 0 && row < a.rows) {
+        float * dst = a.dst + static_cast<uint64_t>(z) * Columns * a.rows;
+#pragma unroll
+        for (uint32_t c = 0; c < Columns; ++c) {
+            dst[static_cast<uint64_t>(c) * a.rows + row] = sums[c];
+        }
+    }
+}
+
+}  // namespace strata
+
+// Kernels mul_mat_vec_<weights>_<activations>_c<columns>_l<lanes a row>.
+#define KERNEL(weight, activation, columns, lanes)                                                                       \
+    STRATA_KERNEL(128) void mul_mat_vec_##weight##_##activation##_c##columns##_l##lanes(strata::mul_mat_f_args a) {      \
+        strata::mul_mat_vec_f<strata::weight, strata::activation, columns, lanes>(a);                                    \
+    }
+#define KERNELS(weight, activation, lanes)  \
+    KERNEL(weight, activation, 1, lanes)    \
+    KERNEL(weight, activation, 2, lanes)    \
+    KERNEL(weight, activation, 3, lanes)    \
+    KERNEL(weight, activation, 4, lanes)    \
+    KERNEL(weight, activation, 5, lanes)    \
+    KERNEL(weight, activation, 6, lanes)    \
+    KERNEL(weight, activation, 7, lanes)    \
+    KERNEL(weight, activation, 8, lanes)
+
+KERNELS(f32, f32, 8)
+KERNELS(f32, f32, 32)
+KERNELS(f16, f32, 8)
+KERNELS(f16, f32, 32)
+KERNELS(f16, f16, 8)
+KERNELS(f16, f16, 32)
+KERNELS(bf16, f32, 8)
+KERNELS(bf16, f32, 32)
