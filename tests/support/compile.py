@@ -51,7 +51,8 @@ def _headers_digest() -> bytes:
 
 def _compile(source: str, suffix: str, flags: tuple[str, ...]) -> bytes:
     clang = find_clang()
-    key = hashlib.sha256("\0".join((source, suffix, clang, *flags)).encode() + _headers_digest()).hexdigest()
+    headers = _headers_digest() if suffix == ".hip" else b""
+    key = hashlib.sha256("\0".join((source, suffix, clang, *flags)).encode() + headers).hexdigest()
     cached = _cache_dir() / f"{key}.co"
     if not cached.exists():
         with tempfile.TemporaryDirectory(dir=_cache_dir()) as work:
@@ -70,6 +71,6 @@ def compile_hip(source: str, target: str = TARGET, flags: tuple[str, ...] = ()) 
     return _compile(source, ".hip", (*HIP_FLAGS, f"--offload-arch={target}", *flags))
 
 
-def assemble(source: str, target: str = TARGET) -> bytes:
+def assemble(source: str, target: str = TARGET, flags: tuple[str, ...] = ()) -> bytes:
     """The linked code object of assembler text, which brings its own kernel descriptors and metadata."""
-    return _compile(source, ".s", ("-target", "amdgcn-amd-amdhsa", f"-mcpu={target}"))
+    return _compile(source, ".s", ("-target", "amdgcn-amd-amdhsa", f"-mcpu={target}", *flags))

@@ -1,0 +1,83 @@
+"""The emulator's threads at the end of a process, in a forked child, and when the library is closed."""
+
+import time
+
+import pytest
+
+from support.process import run_python
+
+START = """
+import ctypes, os, sys
+from support.hip import emulator, Hip, HipError
+from support.kernels import *
+hip = emulator()
+spin = hip.kernel(basic_kernels(), "spin")
+data = hip.malloc(4)
+"""
+
+
+def test_exit_does_not_wait_for_a_long_kernel():
+    start = time.perf_counter()
+    done = run_python(START + """
+for _ in range(50):
+    hip.launch(spin, 1, 32, spin_args(data, 2**31 - 1), stream=hip.stream())
+""", timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert time.perf_counter() - start < 30
+
+
+def test_exit_with_queued_short_work():
+    for _ in range(5):
+        done = run_python(START + """
+store = hip.kernel(basic_kernels(), "store")
+big = hip.malloc(32 * 4 * 64)
+for _ in range(200):
+    hip.launch(store, 64, 32, store_args(big), stream=0)
+""", timeout=60)
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_forked_child_is_told_so_and_ends():
+    done = run_python(START + """
+hip.launch(spin, 1, 32, spin_args(data, 300_000))
+child = os.fork()
+if child == 0:
+    try:
+        hip.malloc(16)
+    except HipError as e:
+        assert e.name == "hipErrorNotInitialized" and "forked" in e.message, e
+        sys.exit(7)   # a full exit, with the handlers
+    sys.exit(1)
+_, status = os.waitpid(child, 0)
+assert os.waitstatus_to_exitcode(status) == 7, status
+hip.synchronize()     # the parent goes on
+assert hip.download(data, 1, np.uint32)[0] == spin_result(300_000)
+""", timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_child_forked_before_the_start_may_use_the_emulator():
+    done = run_python("""
+import os
+from support.hip import emulator
+from support.kernels import *
+hip = emulator()
+child = os.fork()
+data = hip.malloc(4)
+hip.launch(hip.kernel(basic_kernels(), "spin"), 1, 32, spin_args(data, 1000))
+hip.synchronize()
+assert hip.download(data, 1, np.uint32)[0] == spin_result(1000)
+if child:
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+""", timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("work", ["", "hip.launch(spin, 1, 32, spin_args(data, 3_000_000))"])
+def test_closing_the_library_is_harmless(work):
+    done = run_python(START + work + """
+import _ctypes
+_ctypes.dlclose(hip.raw._handle)
+""", timeout=60)
+    assert done.returncode == 0, done.stderr
