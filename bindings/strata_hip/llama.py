@@ -31,10 +31,10 @@ class Llama(llama_cpp.Llama):
     """
 
     def __init__(self, model_path: str, *, backend: Optional[str] = "strata-hip", device: Optional[str] = None, **kwargs: Any):
+        self._stack = contextlib.ExitStack()  # the base class closes it, also when what follows fails
         if backend not in ("strata-hip", "cpu", None):
             raise ValueError(f"backend={backend!r}: expected 'strata-hip', 'cpu' or None")
         self._backend, self._device = backend, device
-        self._stack = contextlib.ExitStack()  # the base class closes it, also when what follows fails
         model_path = os.fspath(model_path)
         check_model_file(model_path)
         self._device_list = device_list(backend, device)

@@ -1,0 +1,90 @@
+"""The command `strata-hip`."""
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import strata_hip
+from strata_hip import models
+
+TEXT = "One, two, three, four, five, six,"
+
+
+def run(*arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "strata_hip.cli", *map(str, arguments)], input=stdin, capture_output=True,
+                          text=True, timeout=500, env={**os.environ, **environment})
+
+
+def test_help_and_version():
+    assert run("--version").stdout.split() == ["strata-hip", strata_hip.__version__]
+    for command in ("devices", "run", "bench"):
+        assert command in run("--help").stdout
+        assert "--runtime {auto,hip,emulator}" in run(command, "--help").stdout
+
+
+def test_no_command_is_wrong_usage():
+    done = run()
+    assert done.returncode == 2 and "usage" in done.stderr
+
+
+def test_devices():
+    done = run("devices", "--runtime", "emulator")
+    assert done.returncode == 0 and done.stderr == ""
+    for words in ("STRATA0", "emulated", "gfx1151", "GiB", "libstrata-emulator.so"):
+        assert words in done.stdout
+    info = json.loads(run("devices", "--runtime", "emulator", "--json").stdout)
+    assert info["runtime"] == "emulator" and info["version"] == strata_hip.__version__
+    assert info["devices"][0]["arch"] == "gfx1151" and info["code_objects"]
+
+
+def test_the_environment_chooses_the_runtime():
+    assert "emulated" in run("devices", STRATA_RUNTIME="emulator").stdout
+
+
+@pytest.mark.parametrize("where", [["--backend", "cpu"], ["--runtime", "emulator"]], ids=["cpu", "emulator"])
+def test_run_continues_a_text(where):
+    done = run("run", "-m", models.smollm2(), "-p", TEXT, "-n", "3", "--temp", "0", "-c", "128", "-no-cnv", *where)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(TEXT + " seven")
+    done = run("run", "-m", models.smollm2(), "-p", TEXT, "-n", "3", "--temp", "0", "-c", "128", "-no-cnv", "--no-display-prompt",
+               *where)
+    assert done.stdout.startswith(" seven")
+
+
+def test_run_answers_from_stdin_and_stops():
+    done = run("run", "-m", models.smollm2(), "-n", "12", "--temp", "0", "-c", "128", "--runtime", "emulator",
+               stdin="What is a computer?")
+    assert done.returncode == 0, done.stderr
+    assert "computer" in done.stdout and "What is" not in done.stdout
+
+
+def test_run_reads_a_file(tmp_path):
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text(TEXT)
+    done = run("run", "-m", models.smollm2(), "-f", prompt, "-n", "2", "--temp", "0", "-c", "64", "-no-cnv", "--backend", "cpu")
+    assert done.stdout.startswith(TEXT + " seven")
+
+
+def test_seed_repeats():
+    arguments = ["run", "-m", models.smollm2(), "-p", "Once", "-n", "8", "-c", "64", "-no-cnv", "--backend", "cpu", "--temp", "1.5"]
+    outputs = [run(*arguments, "-s", seed).stdout for seed in ("1", "1", "2")]
+    assert outputs[0] == outputs[1] != outputs[2]
+
+
+@pytest.mark.parametrize("arguments,words", [
+    (["run", "-m", "/no/such.gguf", "-p", "x", "--backend", "cpu"], "/no/such.gguf"),
+    (["run", "-m", "MODEL", "-f", "/no/such.txt", "--backend", "cpu"], "/no/such.txt"),
+    (["run", "-m", "MODEL", "-p", "x", "--backend", "cpu", "-ctk", "q9"], "q9"),
+    (["bench", "-m", "/no/such.gguf", "--backend", "cpu"], "/no/such.gguf")])
+def test_errors_are_one_line_without_a_traceback(arguments, words):
+    done = run(*[str(models.smollm2()) if a == "MODEL" else a for a in arguments])
+    assert done.returncode == 1
+    line = done.stderr.strip().splitlines()[-1]
+    assert line.startswith("strata-hip: ") and words in line and "Traceback" not in done.stderr
+
+
+def test_chat_needs_a_template():
+    done = run("run", "-m", models.gemma3(), "-p", "Hello", "-cnv", "--backend", "cpu", "-c", "64")
+    assert done.returncode == 1 and "no chat template" in done.stderr
