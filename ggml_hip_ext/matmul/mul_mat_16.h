@@ -50,10 +50,9 @@ STRATA_DEVICE void mul_mat_16(const mul_mat_f_args & a) {
     const uint32_t thread = thread_x(), lane = lane_id(), wave = uniform(thread / wave_size), z = block_z();
     const uint32_t first_row = block_x() * rows, first_column = block_y() * Columns;
     const uint32_t last_row = a.rows - 1 - first_row, last_column = a.columns - 1 - first_column;   // seen from the tile's corner
-    const uint32_t i3 = quotient(z, a.batches.channels), i2 = remainder(z, i3, a.batches.channels);
-    const char * weights = weight_matrix(a.weights, a.batches, z) + first_row * a.stride1;
-    const char * activations = static_cast<const char *>(a.activations) + first_column * a.column_stride + i2 * a.activation_stride2 +
-                               i3 * a.activation_stride3;
+    const char * weights = static_cast<const char *>(a.weights) + weight_matrix_offset(a.batches, z) + static_cast<uint64_t>(first_row) * a.stride1;
+    const char * activations = static_cast<const char *>(a.activations) + activation_matrix_offset(a, z) +
+                               static_cast<uint64_t>(first_column) * a.column_stride;
 
     // Rows and columns beyond the edge repeat the last one: their loads stay in bounds and their results are not stored.
     const uint32_t word = thread % row_words, line = thread / row_words;
@@ -62,12 +61,12 @@ STRATA_DEVICE void mul_mat_16(const mul_mat_f_args & a) {
     const auto fetch = [&](uint32_t k) {
 #pragma unroll
         for (uint32_t i = 0; i < thread_weights; ++i) {
-            const uint32_t at = smaller(i * lines + line, last_row) * static_cast<uint32_t>(a.stride1);
+            const uint32_t at = smaller(i * lines + line, last_row) * a.stride1;
             next_weights[i] = load_rounded<Weight, Weight>(weights, at, k + word * 8, a.k);
         }
 #pragma unroll
         for (uint32_t i = 0; i < thread_activations; ++i) {
-            const uint32_t at = smaller(i * lines + line, last_column) * static_cast<uint32_t>(a.column_stride);
+            const uint32_t at = smaller(i * lines + line, last_column) * a.column_stride;
             next_activations[i] = load_rounded<Weight, Activation>(activations, at, k + word * 8, a.k);
         }
     };

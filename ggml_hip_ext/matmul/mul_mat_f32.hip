@@ -31,10 +31,9 @@ STRATA_KERNEL(128) void mul_mat_f32_f32(mul_mat_f_args a) {
     const uint32_t thread = thread_x(), z = block_z();
     const uint32_t first_row = block_x() * side, first_column = block_y() * side;
     const uint32_t last_row = a.rows - 1 - first_row, last_column = a.columns - 1 - first_column;   // seen from the tile's corner
-    const uint32_t i3 = quotient(z, a.batches.channels), i2 = remainder(z, i3, a.batches.channels);
-    const char * weights = weight_matrix(a.weights, a.batches, z) + first_row * a.stride1;
-    const char * activations = static_cast<const char *>(a.activations) + first_column * a.column_stride + i2 * a.activation_stride2 +
-                               i3 * a.activation_stride3;
+    const char * weights = static_cast<const char *>(a.weights) + weight_matrix_offset(a.batches, z) + static_cast<uint64_t>(first_row) * a.stride1;
+    const char * activations = static_cast<const char *>(a.activations) + activation_matrix_offset(a, z) +
+                               static_cast<uint64_t>(first_column) * a.column_stride;
 
     // Rows and columns beyond the edge repeat the last one: their loads stay in bounds and their results are not stored.
     const uint32_t word = thread % (k_step / 4), line = thread / (k_step / 4);
@@ -45,8 +44,8 @@ STRATA_KERNEL(128) void mul_mat_f32_f32(mul_mat_f_args a) {
 #pragma unroll
         for (uint32_t i = 0; i < side / lines; ++i) {
             const uint32_t at = i * lines + line;
-            w[i] = load_four(weights, smaller(at, last_row) * static_cast<uint32_t>(a.stride1), k + word * 4, a.k);
-            x[i] = load_four(activations, smaller(at, last_column) * static_cast<uint32_t>(a.column_stride), k + word * 4, a.k);
+            w[i] = load_four(weights, smaller(at, last_row) * a.stride1, k + word * 4, a.k);
+            x[i] = load_four(activations, smaller(at, last_column) * a.column_stride, k + word * 4, a.k);
         }
         barrier();
 #pragma unroll

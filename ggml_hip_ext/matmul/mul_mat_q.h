@@ -53,7 +53,7 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
     const uint32_t first_row = block_x() * rows, first_column = block_y() * Columns, z = block_z();
     const uint32_t last_row = a.rows - 1 - first_row, last_column = a.columns - 1 - first_column;   // seen from the tile's corner
 
-    const char * weights = weight_matrix(a.weights, a.batches, z) + first_row * a.stride1;
+    const char * weights = static_cast<const char *>(a.weights) + weight_matrix_offset(a.batches, z) + static_cast<uint64_t>(first_row) * a.stride1;
     const uint64_t flat_column = static_cast<uint64_t>(z) * a.columns + first_column;
     const uint32_t meta_pitch = a.k / 32 * sizeof(q8_1_meta);
     const char * values = static_cast<const char *>(a.values) + flat_column * a.k;
@@ -65,7 +65,7 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
 #pragma unroll
     for (uint32_t i = 0; i < thread_pieces; ++i) {
         const uint32_t row = (i * threads + thread) / row_pieces;
-        weight_at[i] = smaller(row, last_row) * static_cast<uint32_t>(a.stride1) + Type::block_offset(piece);
+        weight_at[i] = smaller(row, last_row) * a.stride1 + Type::block_offset(piece);
     }
 #pragma unroll
     for (uint32_t i = 0; i < thread_words; ++i) {

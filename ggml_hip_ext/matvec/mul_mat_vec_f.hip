@@ -19,20 +19,19 @@ STRATA_DEVICE void mul_mat_vec_f(const mul_mat_f_args & a) {
     if (row_in_wave > a.rows - 1 - first_row) {
         row_in_wave = a.rows - 1 - first_row;   // reads the last row again, stores nothing
     }
-    const char * weights = weight_matrix(a.weights, a.batches, z) + first_row * a.stride1;
-    const uint32_t i3 = quotient(z, a.batches.channels), i2 = remainder(z, i3, a.batches.channels);
-    const char * activations = static_cast<const char *>(a.activations) + i2 * a.activation_stride2 + i3 * a.activation_stride3;
+    const char * weights = static_cast<const char *>(a.weights) + weight_matrix_offset(a.batches, z) + static_cast<uint64_t>(first_row) * a.stride1;
+    const char * activations = static_cast<const char *>(a.activations) + activation_matrix_offset(a, z);
 
     uint32_t weight_at = lane * 8 * Weight::size, activation_at = lane * 8 * Activation::size;
     if constexpr (wave_rows > 1) {
-        weight_at += row_in_wave * static_cast<uint32_t>(a.stride1);
+        weight_at += row_in_wave * a.stride1;
     }
     float sums[Columns] = {};
     const auto step = [&] {
         const auto w = Weight::load8(weights, weight_at);
 #pragma unroll
         for (uint32_t c = 0; c < Columns; ++c) {
-            const auto x = Activation::load8(activations + c * a.column_stride, activation_at);
+            const auto x = Activation::load8(activations + static_cast<uint64_t>(c) * a.column_stride, activation_at);
 #pragma unroll
             for (uint32_t i = 0; i < 8; ++i) {
                 sums[c] = __builtin_fmaf(Weight::get(w, i), Activation::get(x, i), sums[c]);
@@ -50,10 +49,10 @@ STRATA_DEVICE void mul_mat_vec_f(const mul_mat_f_args & a) {
     }
     const uint32_t k = a.k / 8 * 8 + lane;   // one value a lane for the rest
     if (a.k % 8 != 0 && k < a.k) {
-        const float w = Weight::load1(weights, k * Weight::size + (wave_rows > 1 ? row_in_wave * static_cast<uint32_t>(a.stride1) : 0));
+        const float w = Weight::load1(weights, k * Weight::size + (wave_rows > 1 ? row_in_wave * a.stride1 : 0));
 #pragma unroll
         for (uint32_t c = 0; c < Columns; ++c) {
-            sums[c] = __builtin_fmaf(w, Activation::load1(activations + c * a.column_stride, k * Activation::size), sums[c]);
+            sums[c] = __builtin_fmaf(w, Activation::load1(activations + static_cast<uint64_t>(c) * a.column_stride, k * Activation::size), sums[c]);
         }
     }
 #pragma unroll

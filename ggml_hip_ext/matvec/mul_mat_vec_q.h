@@ -32,15 +32,25 @@ STRATA_DEVICE void mul_mat_vec_q(const mul_mat_q_args & a) {
         return;
     }
     const uint32_t lane = lane_id(), z = block_z();
+    const uint32_t meta_pitch = a.k / 32 * sizeof(q8_1_meta);
 
+    const char * matrix = static_cast<const char *>(a.weights);
+    const char * values = static_cast<const char *>(a.values);
+    const char * meta = static_cast<const char *>(a.meta);
+    float * dst = a.dst;
+    if (z != 0) {
+        const uint64_t column = static_cast<uint64_t>(z) * Columns;
+        matrix += weight_matrix_offset(a.batches, z);
+        values += column * a.k;
+        meta += column * meta_pitch;
+        dst += column * a.rows;
+    }
     const char * weights[Rows];
 #pragma unroll
     for (uint32_t r = 0; r < Rows; ++r) {
         const uint32_t existing = row + r < a.rows ? row + r : a.rows - 1;
-        weights[r] = weight_matrix(a.weights, a.batches, z) + existing * a.stride1;
+        weights[r] = matrix + static_cast<uint64_t>(existing) * a.stride1;
     }
-    const char * values = static_cast<const char *>(a.values) + static_cast<uint64_t>(z * Columns) * a.k;
-    const char * meta = static_cast<const char *>(a.meta) + static_cast<uint64_t>(z * Columns) * (a.k / 32 * sizeof(q8_1_meta));
 
     uint32_t weight_at = Type::block_offset(lane), values_at = Type::value_offset(lane), meta_at = Type::meta_offset(lane);
     float sums[results] = {};
@@ -53,7 +63,7 @@ STRATA_DEVICE void mul_mat_vec_q(const mul_mat_q_args & a) {
 #pragma unroll
         for (uint32_t c = 0; c < Columns; ++c) {
             const auto x = Type::load_activation(values + static_cast<uint64_t>(c) * a.k, values_at,
-                                                 meta + static_cast<uint64_t>(c) * (a.k / 32 * sizeof(q8_1_meta)), meta_at);
+                                                 meta + static_cast<uint64_t>(c) * meta_pitch, meta_at);
 #pragma unroll
             for (uint32_t r = 0; r < Rows; ++r) {
                 sums[c * Rows + r] = Type::dot(w[r], x, sums[c * Rows + r], lane);
@@ -74,7 +84,7 @@ STRATA_DEVICE void mul_mat_vec_q(const mul_mat_q_args & a) {
     const float sum = wave_sums(sums);
     const uint32_t result = lane / lanes_per_result, r = result % Rows, c = result / Rows;
     if (lane % lanes_per_result == 0 && c < Columns && row + r < a.rows) {
-        a.dst[(static_cast<uint64_t>(z * Columns) + c) * a.rows + row + r] = sum;
+        dst[static_cast<uint64_t>(c) * a.rows + row + r] = sum;
     }
 }
 

@@ -29,8 +29,8 @@ struct mul_mat_q_args {
     const void * values;               ///< int8 [matrix][column][k]
     const void * meta;                 ///< q8_1_meta [matrix][column][k / 32]
     float * dst;                       ///< [matrix][column][row]
-    uint64_t stride1;                  ///< bytes between weight rows
     weight_batches batches;
+    uint32_t stride1;                  ///< bytes between weight rows
     uint32_t rows;                     ///< of a weight matrix
     uint32_t columns;                  ///< of an activation matrix
     uint32_t k;                        ///< a multiple of the type's block
@@ -41,17 +41,23 @@ struct mul_mat_f_args {
     const void * weights;
     const void * activations;
     float * dst;                       ///< [matrix][column][row]
-    uint64_t stride1;                  ///< bytes between weight rows
-    uint64_t column_stride, activation_stride2, activation_stride3;   ///< of the activations, bytes
+    uint64_t activation_stride2, activation_stride3;   ///< bytes between activation matrices
     weight_batches batches;
+    uint32_t stride1, column_stride;   ///< bytes between weight rows and between columns of activations
     uint32_t rows, columns, k;
 };
 
 #ifdef __AMDGCN__
-/// The weight matrix that goes with activation matrix z.
-STRATA_DEVICE const char * weight_matrix(const void * weights, const weight_batches & b, uint32_t z) {
+/// Byte offset of the weight matrix that goes with activation matrix z.
+STRATA_DEVICE uint64_t weight_matrix_offset(const weight_batches & b, uint32_t z) {
     const uint32_t i3 = quotient(z, b.channels), i2 = remainder(z, i3, b.channels);
-    return static_cast<const char *>(weights) + quotient(i2, b.ratio2) * b.stride2 + quotient(i3, b.ratio3) * b.stride3;
+    return quotient(i2, b.ratio2) * b.stride2 + quotient(i3, b.ratio3) * b.stride3;
+}
+
+/// Byte offset of activation matrix z.
+STRATA_DEVICE uint64_t activation_matrix_offset(const mul_mat_f_args & a, uint32_t z) {
+    const uint32_t i3 = quotient(z, a.batches.channels), i2 = remainder(z, i3, a.batches.channels);
+    return i2 * a.activation_stride2 + i3 * a.activation_stride3;
 }
 #endif
 
