@@ -24,11 +24,11 @@ STRATA_DEVICE uint4v load_rounded(const void * base, uint32_t row_offset, uint32
             }
         }
     } else if (k < end) {
-#pragma unroll
-        for (uint32_t i = 0; i < 7; ++i) {
-            if (k + i < end) {
-                packed[i / 2] |= Weight::bits(From::load1(base, row_offset + (k + i) * From::size)) << (i % 2 * 16);
-            }
+        // Values enter at the low end, last one first; a loop, because this is the rare end of an odd row and would be most of the kernel's code.
+#pragma clang loop unroll(disable)
+        for (uint32_t i = 8; i-- > 0;) {
+            const uint32_t bits = k + i < end ? Weight::bits(From::load1(base, row_offset + (k + i) * From::size)) : 0;
+            packed = {packed.x << 16 | bits, packed.y << 16 | packed.x >> 16, packed.z << 16 | packed.y >> 16, packed.w << 16 | packed.z >> 16};
         }
     }
     return packed;
