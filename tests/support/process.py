@@ -1,17 +1,24 @@
-"""Python code in a process of its own: for settings that are read once, for exits and for forks."""
-
-from __future__ import annotations
-
+"""Python code in a process of its own: for what happens once a process, or must not end it."""
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1]
+from .paths import ROOT
+
+_ALIVE = "still alive"
 
 
-def run_python(code: str, timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs `code` with tests/ on its path and the variables added to the environment; the output is captured as text."""
-    variables = {**os.environ, **environment}
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
-    return subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=timeout)
+def run_python(code: str, timeout: float = 120, **environment) -> subprocess.CompletedProcess:
+    """Runs `code` with tests/ on the path and the given variables set (None removes one). Fails unless the process lives to
+    its end. Returns what it printed: .stdout without the marker of life, .stderr."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("STRATA_") or name == "STRATA_LIBRARY_DIR"}
+    env["PYTHONPATH"] = str(ROOT / "tests")
+    for name, value in environment.items():
+        if value is None:
+            env.pop(name, None)
+        else:
+            env[name] = str(value)
+    result = subprocess.run([sys.executable, "-c", code + f"\nprint({_ALIVE!r})"], env=env, capture_output=True, text=True, timeout=timeout)
+    assert result.returncode == 0 and result.stdout.endswith(_ALIVE + "\n"), f"exit status {result.returncode}\n{result.stdout}\n{result.stderr}"
+    result.stdout = result.stdout.removesuffix(_ALIVE + "\n")
+    return result
