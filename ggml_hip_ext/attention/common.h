@@ -8,7 +8,8 @@ namespace strata::attention {
 
 constexpr float log2_e = 0x1.715476p+0f;
 
-/// ALiBi: what the mask of head `head` is multiplied by; `power` is the greatest power of two that does not exceed the number of heads. 1 without bias.
+/// ALiBi: what the mask of head `head` is multiplied by; `power` is the greatest power of two that does not exceed the number
+/// of heads. 1 without bias.
 STRATA_DEVICE float alibi_slope(float max_bias, uint32_t power, uint32_t head) {
     if (max_bias <= 0.0f) {
         return 1.0f;

@@ -42,9 +42,14 @@ STRATA_DEVICE float mask_scale(const flash_attn_args & a, uint32_t head) {
 /// Softcap of a score that was scaled by 2 scale log2(e) / softcap: softcap * tanh, in the base-2 domain.
 STRATA_DEVICE float capped(float score, float softcap) { return fma(-2.0f * softcap, reciprocal(exp2_fast(score) + 1.0f), softcap); }
 
+/// n / d and n % d of values that are the same in all lanes; the usual d = 1 costs nothing.
+STRATA_DEVICE uint32_t quotient(uint32_t n, uint32_t d) { return d == 1 ? n : n / d; }
+STRATA_DEVICE uint32_t remainder(uint32_t n, uint32_t d) { return d == 1 ? 0 : n % d; }
+
 /// Byte offset of the mask row of a query row from the start of the mask.
 STRATA_DEVICE uint32_t mask_offset(const flash_attn_args & a, uint32_t batch, query_row r) {
-    return static_cast<uint32_t>(r.query * a.mask_nb[0] + r.head % a.mask_heads * a.mask_nb[1] + batch % a.mask_batches * a.mask_nb[2]);
+    return static_cast<uint32_t>(r.query * a.mask_nb[0] + remainder(r.head, a.mask_heads) * a.mask_nb[1] +
+                                 remainder(batch, a.mask_batches) * a.mask_nb[2]);
 }
 
 /// Factor that turns the sum of a row into its result, the sink of its head (if any) taken into account.

@@ -184,8 +184,8 @@ STRATA_DEVICE void attention_tile(const flash_attn_args & a) {
     const uint32_t column = wmma_lane_index();
     const uint32_t upper = lane_id() >> 4;
     const uint32_t kv_head = block_y();
-    const uint32_t batch = block_z() / a.n_splits;
-    const uint32_t split = block_z() % a.n_splits;
+    const uint32_t batch = quotient(block_z(), a.n_splits);
+    const uint32_t split = remainder(block_z(), a.n_splits);
 
     const uint32_t n_rows = a.n_q * a.heads_per_kv;
     const uint32_t first_row = block_x() * shape::rows + group * 16;

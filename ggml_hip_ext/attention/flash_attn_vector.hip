@@ -61,14 +61,21 @@ STRATA_DEVICE void attention_vector(const flash_attn_args & a) {
     const uint32_t group = lane_id() / shape::lanes;
     const uint32_t member = lane_id() % shape::lanes;
     const uint32_t kv_head = block_y();
-    const uint32_t batch = block_z() / a.n_splits;
-    const uint32_t split = block_z() % a.n_splits;
+    const uint32_t batch = quotient(block_z(), a.n_splits);
+    const uint32_t split = remainder(block_z(), a.n_splits);
     const uint32_t n_rows = a.n_q * a.heads_per_kv;
     const uint32_t first_row = block_x() * R;
 
+    // Rows behind the last one repeat it.
     query_row where[R];
-    for (uint32_t r = 0; r < R; ++r) {
-        where[r] = unpack_row(a, kv_head, min(first_row + r, n_rows - 1));
+    where[0] = unpack_row(a, kv_head, first_row);
+    for (uint32_t r = 1; r < R; ++r) {
+        where[r] = where[r - 1];
+        if (first_row + r < n_rows) {
+            const bool same_query = ++where[r].head < (kv_head + 1) * a.heads_per_kv;
+            where[r].head = same_query ? where[r].head : kv_head * a.heads_per_kv;
+            where[r].query += same_query ? 0 : 1;
+        }
     }
 
     // Chunk j of this lane covers channels 8 (j lanes + member) and following; chunks behind the head read the first one, times 0.
