@@ -1,0 +1,309 @@
+"""MUL_MAT against float64 references, for every weight type, at awkward shapes, strides and broadcasts.
+
+Activations that meet quantized weights are rounded to q8_1 first, and those that meet f16 or bf16 weights in a tile to f16 or bf16. The references do
+the same rounding in numpy, so that the bounds below are those of float32 summation alone and a wrong bit of a weight shows.
+"""
+import numpy as np
+import pytest
+
+from support.ggml import TYPES, lib
+from support.ops import Graph, Quantized, new_rng, nmse, refusal_of, run_op
+from support.values import typed
+
+BLOCKS = {"q4_0": 32, "q4_1": 32, "q5_0": 32, "q5_1": 32, "q8_0": 32, "q4_K": 256, "q5_K": 256, "q6_K": 256}
+FLOATS = ["f32", "f16", "bf16"]
+ALL = [*FLOATS, *BLOCKS]
+MAT_VEC = 8          # up to so many columns a mat-vec does it
+BOUND = 2e-6         # error of a result over the sum of the magnitudes of its products
+
+
+def weights(rng, shape, type):
+    """(input, the values it holds as float64)"""
+    values = rng.standard_normal(shape, dtype=np.float32)
+    if type in FLOATS:
+        return typed(values, type)
+    made = Quantized(values, type)
+    return made, made.values.astype(np.float64)
+
+
+def q8_1(x):
+    """What quantize_q8_1 makes of float32 values, as float64."""
+    blocks = x.reshape(*x.shape[:-1], -1, 32)
+    d = np.abs(blocks).max(-1, keepdims=True) / np.float32(127)
+    with np.errstate(divide="ignore"):
+        inverse = np.where(d > 0, np.float32(1) / d, np.float32(0))
+    scaled = blocks * inverse
+    assert scaled.dtype == np.float32
+    q = np.trunc(scaled) + np.where(np.abs(scaled - np.trunc(scaled)) >= 0.5, np.sign(scaled), 0)
+    return (q.astype(np.float64) * d).reshape(x.shape)
+
+
+def rounded(x, type, columns):
+    """Activations as the kernels use them."""
+    if type in BLOCKS:
+        return q8_1(x)
+    if type == "f32" or columns <= MAT_VEC:
+        return x.astype(np.float64)
+    return typed(x, type)[1]
+
+
+def assert_product(out, w, x, bound=BOUND):
+    """`out` is the product of the float64 weights [..., m, k] and activations [..., n, k], up to float32 summation."""
+    expected = x @ np.swapaxes(w, -1, -2)
+    magnitude = np.abs(x) @ np.swapaxes(np.abs(w), -1, -2)
+    error = np.abs(out.reshape(expected.shape) - expected) / np.maximum(magnitude, 1e-30)
+    assert np.all(error <= bound), f"error {np.nanmax(error):.3g}, {np.sum(~(error <= bound))} of {error.size} results off"
+
+
+def check(rng, type, m, n, k):
+    w, w_values = weights(rng, (m, k), type)
+    x = rng.standard_normal((n, k), dtype=np.float32)
+    out = run_op(lambda g, a, b: g.mul_mat(a, b), w, x).reshape(n, m)
+    assert_product(out, w_values, rounded(x, type, n))
+    assert nmse(out, x.astype(np.float64) @ w_values.T) < 2e-4   # against unrounded activations
+    return w, x, out
+
+
+def lengths(type):
+    if type in FLOATS:
+        return [1, 4, 7, 32, 65, 193, 577, 2051]
+    return [32, 64, 288, 576, 640, 1120, 2880] if BLOCKS[type] == 32 else [256, 512, 768, 1280, 2304]
+
+
+@pytest.mark.parametrize("type", ALL)
+def test_columns(type):
+    """Every number of columns that has a kernel of its own, and both sides of every tile's edge."""
+    rng = new_rng()
+    k = 96 if type in FLOATS else BLOCKS[type] * 3
+    for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 257):
+        check(rng, type, 37, n, k)
+
+
+@pytest.mark.parametrize("type", ALL)
+def test_rows(type):
+    rng = new_rng()
+    k = 40 if type in FLOATS else BLOCKS[type]
+    for m in (1, 7, 15, 17, 33, 63, 65, 127, 128, 129, 257):
+        for n in (1, 4, 20):
+            check(rng, type, m, n, k)
+
+
+@pytest.mark.parametrize("type", ALL)
+def test_lengths(type):
+    rng = new_rng()
+    for k in lengths(type):
+        for n in (1, 3, 8, 19):
+            check(rng, type, 18, n, k)
+
+
+@pytest.mark.parametrize("type", ALL)
+def test_many_rows(type):
+    """Enough rows that a wave takes four of them at one column; the last group is not full."""
+    check(new_rng(), type, 4099, 1, 256)
+
+
+@pytest.mark.parametrize("type", ALL)
+def test_same_bits_every_run_and_batch(type):
+    """Two runs agree; so do 1 to 8 columns with each other, and all column tiles with each other."""
+    rng = new_rng()
+    k = 577 if type in FLOATS else BLOCKS[type] * 5
+    w, _ = weights(rng, (4099 if type in ("q8_0", "q4_K") else 70, k), type)
+    x = rng.standard_normal((140, k), dtype=np.float32)
+
+    def product(columns):
+        return run_op(lambda g, a, b: g.mul_mat(a, b), w, x[:columns]).reshape(columns, -1)
+
+    for counts in ((8, 8, 1, 2, 3, 4, 5, 6, 7), (140, 140, 9, 16, 20, 33, 64, 65)):
+        whole = product(counts[0])
+        for columns in counts[1:]:
+            np.testing.assert_array_equal(product(columns).view(np.uint32), whole[:columns].view(np.uint32))
+
+
+@pytest.mark.parametrize("type", ALL)
+def test_broadcast(type):
+    """Weight matrices shared by several activation matrices, in either dimension and in both."""
+    rng = new_rng()
+    k = 48 if type in FLOATS else 256
+    for channels, samples, ratio2, ratio3 in ((1, 1, 3, 1), (1, 1, 2, 3), (2, 1, 4, 1), (3, 2, 1, 1), (3, 2, 2, 2), (1, 3, 5, 1), (2, 1, 1, 2)):
+        for n in (1, 3, 20):
+            w, w_values = weights(rng, (samples, channels, 19, k), type)
+            x = rng.standard_normal((samples * ratio3, channels * ratio2, n, k), dtype=np.float32)
+            out = run_op(lambda g, a, b: g.mul_mat(a, b), w, x)
+            repeated = np.repeat(np.repeat(w_values, ratio2, 1), ratio3, 0)
+            # Shared matrices become columns of one product, so more than n columns may go through a tile.
+            for columns in {n, n * ratio2, n * ratio2 * ratio3}:
+                try:
+                    assert_product(out, repeated, rounded(x, type, columns))
+                    break
+                except AssertionError as error:
+                    failure = error
+            else:
+                raise failure
+
+
+@pytest.mark.parametrize("type", ALL)
+@pytest.mark.parametrize("order", [(0, 2, 1, 3), (0, 1, 3, 2), (0, 3, 2, 1)])
+def test_permuted(type, order):
+    """Both operands are permuted views: rows lie apart."""
+    rng = new_rng()
+    k, m, channels, samples = (52 if type in FLOATS else 256), 17, 2, 3
+    inverse = [order.index(i) for i in range(4)]
+    for n in (1, 4, 16):
+        ne_w, ne_x = [k, m, channels, samples], [k, n, channels, samples]
+        w, w_values = weights(rng, [ne_w[order[i]] for i in range(4)][::-1], type)
+        x = rng.standard_normal([ne_x[order[i]] for i in range(4)][::-1], dtype=np.float32)
+        out = run_op(lambda g, a, b: g.mul_mat(g.permute(a, *order), g.permute(b, *order)), w, x)
+
+        def permuted(array):
+            """The array as ggml_permute shows it: dimension i goes to place order[i], dimensions counted from the last axis."""
+            return array.transpose([3 - inverse[3 - axis] for axis in range(4)])
+
+        assert_product(out, permuted(w_values), rounded(permuted(x), type, n))
+
+
+@pytest.mark.parametrize("type", ALL)
+def test_row_padding(type):
+    """Views of the first k elements of longer rows, of both operands."""
+    rng = new_rng()
+    k, whole = (44, 131) if type in FLOATS else (256, 1024)
+    for n in (1, 2, 7, 8, 33):
+        w, w_values = weights(rng, (29, whole), type)
+        x = rng.standard_normal((n, whole), dtype=np.float32)
+        out = run_op(lambda g, a, b: g.mul_mat(g.view_2d(a, k, 29, a.nb[1], 0), g.view_2d(b, k, n, b.nb[1], 0)), w, x)
+        assert_product(out, w_values[:, :k], rounded(x[:, :k], type, n))
+
+
+@pytest.mark.parametrize("type", ["f32", "f16"])
+def test_overlapping_operands(type):
+    """Weights and activations are interleaved views of one tensor."""
+    both, values = typed(new_rng().standard_normal((20, 96), dtype=np.float32), type)
+    size = {"f32": 4, "f16": 2}[type]
+    for n in (4, 20):
+        out = run_op(lambda g, a: g.mul_mat(g.view_2d(a, 48, 20, a.nb[1], 0), g.view_2d(a, 48, n, a.nb[1], 48 * size)), both)
+        assert_product(out, values[:, :48], values[:n, 48:])
+
+
+def test_f16_activations():
+    rng = new_rng()
+    for m, n, k in ((1, 9, 65), (64, 32, 80), (33, 3, 588), (130, 70, 129), (5, 1, 2051)):
+        w, w_values = weights(rng, (m, k), "f16")
+        x, x_values = weights(rng, (n, k), "f16")
+        assert_product(run_op(lambda g, a, b: g.mul_mat(a, b), w, x), w_values, x_values)
+
+
+@pytest.mark.parametrize("type", ["f16", "q8_0"])
+def test_attention_without_flash(type):
+    """Key cache [d, cells, heads] as a permuted view of the first cells, grouped query heads, one and several tokens."""
+    rng = new_rng()
+    d, heads, cells, used, group = 64, 2, 96, 70, 3
+    w, w_values = weights(rng, (cells, heads * d), type)
+    for tokens in (1, 2, 5, 40):
+        x = rng.standard_normal((tokens, heads * group, d), dtype=np.float32)
+
+        def build(g, cache, query):
+            keys = g.view_3d(cache, d, heads, used, lib.ggml_row_size(cache.type, d), cache.nb[1], 0)
+            return g.mul_mat(g.permute(keys, 0, 2, 1, 3), g.permute(query, 0, 2, 1, 3))
+
+        keys = np.repeat(w_values[:used].reshape(used, heads, d).transpose(1, 0, 2), group, 0)
+        queries = x.transpose(1, 0, 2)
+        out = run_op(build, w, x)
+        errors = []
+        for columns in (tokens, tokens * group):   # one token: the heads of a group are the columns
+            try:
+                assert_product(out, keys, rounded(np.ascontiguousarray(queries), type, columns))
+                break
+            except AssertionError as error:
+                errors.append(error)
+        else:
+            raise errors[0]
+
+
+@pytest.mark.parametrize("type", list(BLOCKS))
+def test_zeros(type):
+    """All-zero activations and weights: zeros, no NaN."""
+    w = Quantized(np.zeros((9, 512), np.float32), type)
+    for n in (1, 20):
+        x = np.zeros((n, 512), np.float32)
+        assert not np.any(run_op(lambda g, a, b: g.mul_mat(a, b), w, x))
+
+
+@pytest.mark.parametrize("type", list(BLOCKS))
+def test_extreme_bits(type):
+    """Blocks of all-ones bytes and of random bytes: every bit of scales, mins and quants counts."""
+    rng = new_rng()
+    size = lib.ggml_type_size(TYPES[type])
+    raw = rng.integers(0, 256, (24, 4, size), np.uint8)
+    raw[:4] = 255
+    raw[4:8] = 0
+    halves = {"q4_0": [0], "q4_1": [0, 2], "q5_0": [0], "q5_1": [0, 2], "q8_0": [0], "q4_K": [0, 2], "q5_K": [0, 2], "q6_K": [208]}[type]
+    for at in halves:   # scales that are numbers
+        raw[:, :, at:at + 2] = rng.uniform(-2, 2, (24, 4, 1)).astype(np.float16).view(np.uint8)
+    w = Quantized(np.zeros((24, 4 * BLOCKS[type]), np.float32), type, raw.reshape(24, -1))
+    for n in (1, 8, 40):
+        x = rng.standard_normal((n, w.values.shape[1]), dtype=np.float32) * 10
+        out = run_op(lambda g, a, b: g.mul_mat(a, b), w, x)
+        assert_product(out, w.values.astype(np.float64), q8_1(x), 4 * BOUND)
+
+
+def test_large_and_small_activations():
+    """Each 32 activations have a scale of their own: a large block does not drown a small one."""
+    rng = new_rng()
+    w, w_values = weights(rng, (40, 256), "q8_0")
+    x = rng.standard_normal((20, 8, 32), dtype=np.float32) * (10.0 ** rng.integers(-18, 18, (20, 8, 1))).astype(np.float32)
+    x = x.reshape(20, 256).astype(np.float32)
+    for n in (1, 20):
+        assert_product(run_op(lambda g, a, b: g.mul_mat(a, b), w, x[:n]), w_values, q8_1(x[:n]))
+
+
+def test_infinities_show():
+    """An infinite or NaN weight spoils its own row alone."""
+    rng = new_rng()
+    for type in ("f32", "f16", "bf16"):
+        values = rng.standard_normal((20, 64), dtype=np.float32)
+        values[3, 5], values[7, 60] = np.nan, np.inf
+        w, _ = typed(values, type)
+        for n in (2, 24):
+            out = run_op(lambda g, a, b: g.mul_mat(a, b), w, rng.uniform(0.5, 1, (n, 64)).astype(np.float32))
+            assert np.all(np.isnan(out[:, 3])) and np.all(np.isposinf(out[:, 7]))
+            assert np.all(np.isfinite(np.delete(out, (3, 7), axis=1)))
+
+
+def test_many_matrices():
+    rng = new_rng()
+    w, w_values = weights(rng, (600, 5, 32), "q4_0")
+    x = rng.standard_normal((600, 2, 32), dtype=np.float32)
+    assert_product(run_op(lambda g, a, b: g.mul_mat(a, b), w, x), w_values, q8_1(x))
+
+
+def test_hadamard_hint():
+    """The hint changes nothing: the matrix is multiplied as it is."""
+    x = new_rng().standard_normal((6, 64), dtype=np.float32)
+    i = np.arange(64)
+    matrix = (1 - 2 * (np.vectorize(int.bit_count)(i[:, None] & i) % 2)).astype(np.float32) / 8
+
+    def build(g, a, b):
+        out = g.mul_mat(a, b)
+        lib.ggml_mul_mat_set_hint(out, lib.GGML_HINT_SRC0_IS_HADAMARD)
+        return out
+
+    assert_product(run_op(build, matrix, x), matrix.astype(np.float64), x.astype(np.float64))
+
+
+def test_refusals():
+    x = np.ones((3, 256), np.float32)
+
+    def reason(type, activations=x):
+        return refusal_of(lambda g, b: g.mul_mat(g.tensor((256, 4), type), b), activations)
+
+    for type in ALL:
+        assert reason(type) is None
+    for type in ("q2_K", "q3_K", "iq2_s", "iq4_xs", "mxfp4"):
+        assert reason(type) == f"weight type {type} has no kernel"
+    assert "activations" in reason("f32", Quantized(x, "bf16"))
+    assert "activations" in reason("q8_0", x.astype(np.float16))
+    assert reason("f16", x.astype(np.float16)) is None
+
+    def transposed_activations():
+        with Graph() as g:
+            return g.refusal(g.mul_mat(g.tensor((8, 4)), g.transpose(g.tensor((3, 8)))))
+    assert transposed_activations() == "rows of an operand are not contiguous"
