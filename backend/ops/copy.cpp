@@ -5,6 +5,7 @@
 
 #include "ops/pointwise.h"
 #include "ops/rows.h"
+#include "strata/args/transpose.h"
 
 namespace strata {
 
@@ -42,6 +43,45 @@ std::optional<bit_copy> find_bit_copy(const ggml_tensor * dst, const ggml_tensor
         }
     }
     return std::nullopt;
+}
+
+// Launches a transposing copy if src is contiguous along another loop than dst is, and both loops are long enough.
+bool plan_transpose(planner & plan, const bit_copy & copy) {
+    constexpr int64_t shortest = 8;
+    const std::size_t size = copy.dst.size;
+    const pointwise_loops & loops = copy.loops;
+    std::size_t other = 0;
+    for (std::size_t i = 1; i < loops.size(); i++) {
+        if (loops[i].step[1] == size) {
+            other = i;
+        }
+    }
+    if (loops[0].step[0] != size || other == 0 || loops[0].size < shortest || loops[other].size < shortest || loops.size() > 8) {
+        return false;
+    }
+    transpose_args args = {};
+    args.dst = const_cast<void *>(copy.dst.data);
+    args.src = copy.src.data;
+    args.n0 = uint32_t(loops[0].size);
+    args.n1 = uint32_t(loops[other].size);
+    args.src_step0 = uint32_t(loops[0].step[1]);
+    args.dst_step1 = uint32_t(loops[other].step[0]);
+    const uint32_t tiles0 = (args.n0 + transpose_tile - 1) / transpose_tile, tiles1 = (args.n1 + transpose_tile - 1) / transpose_tile;
+    args.tiles0 = make_divisor(tiles0);
+    args.tiles1 = make_divisor(tiles1);
+    uint64_t blocks = uint64_t(tiles0) * tiles1;
+    for (std::size_t i = 1; i < loops.size(); i++) {
+        if (i != other) {
+            const pointwise_loop & l = loops[i];
+            args.outer[args.outer_count++] = {make_divisor(uint32_t(l.size)), uint32_t(l.step[0]), uint32_t(l.step[1]), 0};
+            blocks *= uint64_t(l.size);
+        }
+    }
+    if (blocks >= uint64_t(1) << 24) {
+        return false;
+    }
+    plan.launch("copy", size == 4 ? "transpose_bits32" : "transpose_bits16", {uint32_t(blocks)}, {transpose_block}, args);
+    return true;
 }
 
 // The kernel that converts elements, or nullptr.
@@ -110,7 +150,9 @@ void plan_copy(planner & plan, const ggml_tensor * op) {
     const ggml_tensor * src = op->src[0];
     if (op->type == src->type) {
         const auto copy = find_bit_copy(op, src);
-        plan_pointwise(plan, "copy", copy->dst.size == 4 ? "copy_bits32" : "copy_bits16", copy->dst, {copy->src}, copy->loops);
+        if (!plan_transpose(plan, *copy)) {
+            plan_pointwise(plan, "copy", copy->dst.size == 4 ? "copy_bits32" : "copy_bits16", copy->dst, {copy->src}, copy->loops);
+        }
     } else if (const char * kernel = conversion(op->type, src->type)) {
         const pointwise_operand d(op), s(src);
         plan_pointwise(plan, "copy", kernel, d, {s}, make_copy_loops(d, s));
