@@ -197,7 +197,8 @@ hipError_t hipDeviceGetAttribute(int * value, int number, int device_number) {
         if (const hip_error e = check_device(device_number); e != hipSuccess) {
             return e;
         }
-        const auto found = std::find_if(std::begin(attributes), std::end(attributes), [&](const attribute & a) { return a.number == number; });
+        const auto found = std::find_if(std::begin(attributes), std::end(attributes),
+                                        [&](const attribute & a) { return a.number == number; });
         if (found == std::end(attributes)) {
             return fail(hipErrorInvalidValue, format("hipDeviceGetAttribute: the emulator does not know attribute %d", number));
         }

@@ -114,7 +114,8 @@ fence_ptr submit_copy(const stream_ptr & stream, const copy & c) {
 
 fence_ptr submit_staged(const stream_ptr & stream, const copy & c) {
     auto staged = std::make_shared<std::vector<unsigned char>>(c.size.width * c.size.rows);
-    copy_rows(reinterpret_cast<uint64_t>(staged->data()), c.size.width, reinterpret_cast<const void *>(c.from.address), c.from.pitch, c.size);
+    copy_rows(reinterpret_cast<uint64_t>(staged->data()), c.size.width, reinterpret_cast<const void *>(c.from.address), c.from.pitch,
+              c.size);
     return device_queues::instance().submit(stream, [c, staged]() -> outcome {
         copy_rows(c.to.address, c.to.pitch, staged->data(), c.size.width, c.size);
         return {};
@@ -255,8 +256,9 @@ hipError_t hipMemcpy2DAsync(void * dst, size_t dpitch, const void * src, size_t 
                             hipStream_t stream) {
     return device_call([&]() -> hip_error {
         if (width > dpitch || width > spitch) {
-            return fail(hipErrorInvalidPitchValue, format("hipMemcpy2DAsync: rows of %zu bytes do not fit the pitches %zu (destination) and %zu "
-                                                          "(source)", width, dpitch, spitch));
+            return fail(hipErrorInvalidPitchValue,
+                        format("hipMemcpy2DAsync: rows of %zu bytes do not fit the pitches %zu (destination) and %zu (source)", width,
+                               dpitch, spitch));
         }
         return start_copy({"hipMemcpy2DAsync", {reinterpret_cast<uint64_t>(dst), dpitch}, {reinterpret_cast<uint64_t>(src), spitch},
                            {width, height}}, kind, stream, false);

@@ -56,7 +56,8 @@ hipError_t strata_emulator_module_load(hipModule_t * module, const void * image,
 hipError_t hipModuleUnload(hipModule_t module) {
     return call([&]() -> hip_error {
         if (!handle_tables::instance().modules.find(module)) {
-            return fail(hipErrorInvalidHandle, format("hipModuleUnload: %p is no module, or one that was unloaded", static_cast<void *>(module)));
+            return fail(hipErrorInvalidHandle,
+                        format("hipModuleUnload: %p is no module, or one that was unloaded", static_cast<void *>(module)));
         }
         device_queues::instance().wait_all();  // launches in flight run in the module's memory
         handle_tables::instance().modules.remove(module);
@@ -75,20 +76,23 @@ hipError_t hipModuleGetFunction(hipFunction_t * result, hipModule_t module, cons
         }
         const auto kernel = found->kernels.find(name);
         if (kernel == found->kernels.end()) {
-            return fail(hipErrorNotFound, format("the code object has no kernel named %s (it has %zu kernels)", name, found->kernels.size()));
+            return fail(hipErrorNotFound,
+                        format("the code object has no kernel named %s (it has %zu kernels)", name, found->kernels.size()));
         }
         *result = handle_tables::instance().functions.add(std::make_shared<function>(function{found, kernel->second}));
         return hipSuccess;
     });
 }
 
-hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                                 unsigned block_z, unsigned shared_bytes, hipStream_t stream_handle, void ** params, void ** extra) {
+hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                                 unsigned block_y, unsigned block_z, unsigned shared_bytes, hipStream_t stream_handle, void ** params,
+                                 void ** extra) {
     return device_call([&]() -> hip_error {
         const std::shared_ptr<function> kernel = handle_tables::instance().functions.find(handle);
         const std::shared_ptr<loaded_module> module = kernel ? kernel->module.lock() : nullptr;
         if (!module) {
-            return fail(hipErrorInvalidHandle, format("hipModuleLaunchKernel: %p is no function of a loaded module", static_cast<void *>(handle)));
+            return fail(hipErrorInvalidHandle,
+                        format("hipModuleLaunchKernel: %p is no function of a loaded module", static_cast<void *>(handle)));
         }
         const stream_ptr stream = find_stream(stream_handle);
         if (!stream) {

@@ -27,7 +27,8 @@ fence_ptr recorded(event & e) {
 hipError_t hipStreamCreateWithFlags(hipStream_t * stream, unsigned flags) {
     return device_call([&]() -> hip_error {
         if (stream == nullptr || (flags & ~hipStreamNonBlocking) != 0) {
-            return fail(hipErrorInvalidValue, format("hipStreamCreateWithFlags: flags 0x%x, result %p", flags, static_cast<void *>(stream)));
+            return fail(hipErrorInvalidValue,
+                        format("hipStreamCreateWithFlags: flags 0x%x, result %p", flags, static_cast<void *>(stream)));
         }
         *stream = handle_tables::instance().streams.add(device_queues::instance().create((flags & hipStreamNonBlocking) == 0));
         return hipSuccess;
@@ -38,7 +39,8 @@ hipError_t hipStreamDestroy(hipStream_t stream) {
     return call([&]() -> hip_error {
         const stream_ptr gone = handle_tables::instance().streams.remove(stream);
         if (!gone) {
-            return fail(hipErrorInvalidHandle, format("hipStreamDestroy: %p is no stream that the program created", static_cast<void *>(stream)));
+            return fail(hipErrorInvalidHandle,
+                        format("hipStreamDestroy: %p is no stream that the program created", static_cast<void *>(stream)));
         }
         device_queues::instance().close(gone);
         return device_state();
@@ -101,7 +103,8 @@ hipError_t hipEventCreateWithFlags(hipEvent_t * handle, unsigned flags) {
 hipError_t hipEventDestroy(hipEvent_t handle) {
     return call([&]() -> hip_error {
         if (!handle_tables::instance().events.remove(handle)) {
-            return fail(hipErrorInvalidHandle, format("hipEventDestroy: %p is no event, or one that was destroyed", static_cast<void *>(handle)));
+            return fail(hipErrorInvalidHandle,
+                        format("hipEventDestroy: %p is no event, or one that was destroyed", static_cast<void *>(handle)));
         }
         return device_state();
     });

@@ -313,7 +313,8 @@ private:
             bad("a symbol's name lies beyond the string table");
         }
         const uint64_t most = strings_size_ - symbol.st_name;
-        const std::string_view rest = image_.range(file_offset(strings_ + symbol.st_name, most, "the string table"), most, "the string table");
+        const uint64_t offset = file_offset(strings_ + symbol.st_name, most, "the string table");
+        const std::string_view rest = image_.range(offset, most, "the string table");
         return rest.substr(0, rest.find('\0'));
     }
 
@@ -337,7 +338,8 @@ private:
     loaded_kernel make_kernel(const kernel_metadata & k) {
         const Elf64_Sym symbol = find_symbol(k.symbol);
         if (symbol.st_size != kernel_descriptor_size) {
-            bad(format("the descriptor %s has %llu bytes instead of 64", k.symbol.c_str(), static_cast<unsigned long long>(symbol.st_size)));
+            bad(format("the descriptor %s has %llu bytes instead of 64", k.symbol.c_str(),
+                       static_cast<unsigned long long>(symbol.st_size)));
         }
         const uint64_t at = file_offset(symbol.st_value, kernel_descriptor_size, "a kernel descriptor");
         auto image = std::make_shared<kernel_image>();

@@ -37,7 +37,8 @@ hip_error check_sizes(const loaded_kernel & kernel, const launch_request & reque
     }
     if (items > image.max_workgroup) {
         return fail(hipErrorInvalidConfiguration, what + "the block " + show(block) +
-                        format(" has %u work-items, the kernel is compiled for at most %u", static_cast<unsigned>(items), image.max_workgroup));
+                        format(" has %u work-items, the kernel is compiled for at most %u", static_cast<unsigned>(items),
+                               image.max_workgroup));
     }
     const uint32_t (&wanted)[3] = kernel.required_workgroup;
     if (wanted[0] != 0 && (block.x != wanted[0] || block.y != wanted[1] || block.z != wanted[2])) {

@@ -139,7 +139,8 @@ def test_arguments_by_buffer_and_by_pointers(hip):
     hip.launch(several, 1, 32, struct.pack("<QB3xIH6xd", data, *values))
     assert list(hip.download(data, 4, np.uint64)) == wanted
     hip.call("hipMemset", data, 0, 32)
-    holders = ctypes.c_uint64(data), ctypes.c_uint8(values[0]), ctypes.c_uint32(values[1]), ctypes.c_uint16(values[2]), ctypes.c_double(values[3])
+    kinds = ctypes.c_uint64, ctypes.c_uint8, ctypes.c_uint32, ctypes.c_uint16, ctypes.c_double
+    holders = [kind(value) for kind, value in zip(kinds, (data, *values))]
     pointers = (ctypes.c_void_p * 5)(*map(ctypes.addressof, holders))
     hip.call("hipModuleLaunchKernel", several, 1, 1, 1, 32, 1, 1, 0, None, pointers, None)
     assert list(hip.download(data, 4, np.uint64)) == wanted

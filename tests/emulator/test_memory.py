@@ -94,7 +94,8 @@ def test_round_trip(hip):
     assert (hip.download(second, data.shape, np.uint8) == data).all()
 
 
-@pytest.mark.parametrize("width, height, device_pitch, host_pitch", [(5, 7, 8, 5), (16, 3, 16, 40), (1, 1, 1, 1), (3, 0, 4, 4), (0, 3, 4, 4)])
+@pytest.mark.parametrize("width, height, device_pitch, host_pitch",
+                         [(5, 7, 8, 5), (16, 3, 16, 40), (1, 1, 1, 1), (3, 0, 4, 4), (0, 3, 4, 4)])
 def test_two_dimensional_copies(hip, width, height, device_pitch, host_pitch):
     seed = np.random.SeedSequence().entropy
     print("seed", seed)

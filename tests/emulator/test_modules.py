@@ -47,7 +47,8 @@ def test_an_unloaded_module_is_gone(hip):
     module = hip.load(basic_kernels())
     function = hip.function(module, "nothing")
     hip.call("hipModuleUnload", module)
-    for action in (lambda: hip.launch(function, 1, 1), lambda: hip.call("hipModuleUnload", module), lambda: hip.function(module, "nothing")):
+    for action in (lambda: hip.launch(function, 1, 1), lambda: hip.call("hipModuleUnload", module),
+                   lambda: hip.function(module, "nothing")):
         with pytest.raises(HipError) as error:
             action()
         assert error.value.name == "hipErrorInvalidHandle"
