@@ -11,7 +11,8 @@ _ALIVE = "still alive"
 def run_python(code: str, timeout: float = 120, **environment) -> subprocess.CompletedProcess:
     """Runs `code` with tests/ on the path and the given variables set (None removes one). Fails unless the process lives to
     its end. Returns what it printed: .stdout without the marker of life, .stderr."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("STRATA_") or name == "STRATA_LIBRARY_DIR"}
+    env = {name: value for name, value in os.environ.items()
+           if not name.startswith("STRATA_") or name in ("STRATA_LIBRARY_DIR", "STRATA_CLANG")}
     env["PYTHONPATH"] = str(ROOT / "tests")
     for name, value in environment.items():
         if value is None:
@@ -19,6 +20,7 @@ def run_python(code: str, timeout: float = 120, **environment) -> subprocess.Com
         else:
             env[name] = str(value)
     result = subprocess.run([sys.executable, "-c", code + f"\nprint({_ALIVE!r})"], env=env, capture_output=True, text=True, timeout=timeout)
-    assert result.returncode == 0 and result.stdout.endswith(_ALIVE + "\n"), f"exit status {result.returncode}\n{result.stdout}\n{result.stderr}"
+    assert result.returncode == 0 and result.stdout.endswith(_ALIVE + "\n"), \
+        f"exit status {result.returncode}\n{result.stdout}\n{result.stderr}"
     result.stdout = result.stdout.removesuffix(_ALIVE + "\n")
     return result
