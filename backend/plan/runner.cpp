@@ -76,7 +76,7 @@ void plan_runner::replay(const launch_plan & plan, const ggml_cgraph * graph) {
 
 void plan_runner::run(const ggml_cgraph * graph) {
     if (work.failed()) {
-        throw failure("work given to this backend earlier has failed and its results are lost; create a new context");
+        throw failure("work given to this backend earlier has failed and its results are lost; the device can be used again in a new process");
     }
     replay(plan_for(graph), graph);
 }

@@ -135,7 +135,8 @@ static const char * remedy(hipError_t error) {
                    "may use is set by the kernel parameters ttm.pages_limit and amdgpu.gttsize.";
         case hipErrorIllegalAddress:
         case hipErrorLaunchFailure:
-            return "A kernel failed; with STRATA_SYNC=1 the message names it. Work queued after it is lost: create a new context.";
+            return "A kernel failed, and with it all work queued on the device; with STRATA_SYNC=1 the message names the kernel. "
+                   "The device can be used again in a new process.";
         case hipErrorNoBinaryForGpu:
         case hipErrorInvalidImage:
             return "The code object does not fit this device: rebuild with -DSTRATA_TARGETS set to its arch.";
@@ -147,6 +148,10 @@ static const char * remedy(hipError_t error) {
 }
 
 void gpu::fail(hipError_t error, const char * call, std::size_t size, const char * what) const {
+    std::string sentence;
+    if (library.failure_message != nullptr && library.failure_message() != nullptr) {
+        sentence = library.failure_message();
+    }
     hip.hipGetLastError();  // a handled error must not surface in a later call
     std::string text = call;
     if (size != 0) {
@@ -164,11 +169,8 @@ void gpu::fail(hipError_t error, const char * call, std::size_t size, const char
             text += readable_size(free) + " of " + readable_size(total) + " are free. ";
         }
     }
-    const bool of_a_kernel = error >= hipErrorIllegalAddress;
-    if (library.fault_message != nullptr && of_a_kernel) {
-        if (const char * fault = library.fault_message(); fault != nullptr && *fault != '\0') {
-            text += std::string("Emulator: ") + fault + ". ";
-        }
+    if (!sentence.empty()) {
+        text += sentence + (sentence.ends_with('.') ? " " : ". ");
     }
     throw failure(text + remedy(error), error == hipErrorOutOfMemory ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED);
 }
@@ -180,12 +182,15 @@ device_memory::device_memory(gpu & owner, std::size_t size, const char * what) :
 }
 
 device_memory::~device_memory() {
-    const ggml_status ignored = guarded([&] {
+    const ggml_status waited = guarded([&] {
         device.activate();
         device.wait_for_queues();  // running work may still use it
-        device.check(device.hip.hipFree(address), "hipFree", bytes);
     });
-    (void) ignored;
+    const hipError_t error = device.hip.hipFree(address);
+    if (waited == GGML_STATUS_SUCCESS) {  // otherwise the device has failed and that has been said
+        const ggml_status ignored = guarded([&] { device.check(error, "hipFree", bytes); });
+        (void) ignored;
+    }
     count(counter::allocated_bytes, -static_cast<int64_t>(bytes));
 }
 

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "runtime/error.h"
@@ -72,7 +73,7 @@ static hip_library open_library(const std::string & name, bool emulated) {
     library.kind = emulated ? "emulator" : "hip";
     library.path = loaded_path(reinterpret_cast<void *>(library.api.hipInit), name);
     if (emulated) {
-        library.fault_message = reinterpret_cast<const char * (*)()>(dlsym(handle, "strata_emulator_last_fault"));
+        library.failure_message = reinterpret_cast<const char * (*)()>(dlsym(handle, "strata_emulator_last_message"));
     }
     library.api.hipRuntimeGetVersion(&library.runtime_version);
     library.api.hipDriverGetVersion(&library.driver_version);
@@ -122,7 +123,8 @@ static hip_library load_hip() {
             require_device(library);
             return library;
         } catch (const failure & error) {
-            tried += format("\n    %s: %s", name.c_str(), error.what());
+            const bool named = std::string_view(error.what()).starts_with(name);
+            tried += "\n    " + (named ? "" : name + ": ") + error.what();
         }
     }
     throw failure("no usable AMD GPU.\n"

@@ -15,8 +15,8 @@ struct hip_library {
     std::string path;             ///< file that was loaded
     int driver_version = 0;       ///< as hipDriverGetVersion says
     int runtime_version = 0;      ///< major * 10^7 + minor * 10^5 + patch
-    /// The emulator's description of its newest fault; nullptr with a real GPU.
-    const char * (*fault_message)() = nullptr;
+    /// The emulator's sentence on the calling thread's last failed call; nullptr with a real GPU.
+    const char * (*failure_message)() = nullptr;
 };
 
 /// Loads what STRATA_RUNTIME (auto, hip, emulator) asks for and initialises it; at least one device answers.
