@@ -160,8 +160,15 @@ weight_batches batches_of(const ggml_tensor * w, const product & p) {
 
 uint32_t tiles(int64_t count, int64_t tile) { return uint32_t((count + tile - 1) / tile); }
 
-/// Columns of the tile for `columns`: the smallest that holds them, else the largest.
-uint32_t column_tile(int64_t columns) { return columns <= 16 ? 16 : columns <= 32 ? 32 : columns <= 64 ? 64 : 128; }
+/// Columns of the tile: the smallest that holds them all, up to 64. Beyond, 128 where it keeps the device busy and wastes little. All tiles
+/// give the same bits.
+uint32_t column_tile(const device_caps & caps, int64_t rows, int64_t columns, int64_t matrices) {
+    if (columns <= 64) {
+        return columns <= 16 ? 16 : columns <= 32 ? 32 : 64;
+    }
+    const bool busy = tiles(rows, 128) * tiles(columns, 128) * matrices >= caps.compute_units;
+    return busy && (columns > 512 || tiles(columns, 64) % 2 == 0) ? 128 : 64;
+}
 
 void plan_quantized(planner & plan, const ggml_tensor * op) {
     const ggml_tensor * w = op->src[0];
@@ -184,7 +191,7 @@ void plan_quantized(planner & plan, const ggml_tensor * op) {
         const std::string kernel = "mul_mat_vec_" + type + "_c" + std::to_string(p.columns) + "_r" + std::to_string(wave_rows);
         plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), {tiles(rows, 4 * wave_rows), 1, matrices}, {128}, args);
     } else {
-        const uint32_t tile = column_tile(p.columns);
+        const uint32_t tile = column_tile(plan.caps(), rows, p.columns, matrices);
         const std::string kernel = "mul_mat_" + type + "_j" + std::to_string(tile);
         plan.launch(("mul_mat_" + type).c_str(), kernel.c_str(), {tiles(rows, 128), tiles(p.columns, tile), matrices}, {tile > 64 ? 256u : 128u}, args);
     }
