@@ -166,7 +166,7 @@ uint32_t column_tile(const device_caps & caps, int64_t rows, int64_t columns, in
     if (columns <= 64) {
         return columns <= 16 ? 16 : columns <= 32 ? 32 : 64;
     }
-    const bool busy = tiles(rows, 128) * tiles(columns, 128) * matrices >= caps.compute_units;
+    const bool busy = int64_t(tiles(rows, 128)) * tiles(columns, 128) * matrices >= caps.compute_units;
     return busy && (columns > 512 || tiles(columns, 64) % 2 == 0) ? 128 : 64;
 }
 

@@ -102,6 +102,19 @@ def test_many_rows(type):
     check(new_rng(), type, 4099, 1, 256)
 
 
+@pytest.mark.parametrize("type", list(BLOCKS))
+def test_widest_tile(type):
+    """Enough matrices that tiles of 128 columns are used, and their last columns are missing; the first 64 columns alone give the same bits."""
+    rng = new_rng()
+    k = BLOCKS[type] * 2
+    w, w_values = weights(rng, (45, 21, k), type)
+    x = rng.standard_normal((45, 125, k), dtype=np.float32)
+    out = run_op(lambda g, a, b: g.mul_mat(a, b), w, x)
+    assert_product(out, w_values, q8_1(x))
+    narrow = run_op(lambda g, a, b: g.mul_mat(a, b), w, np.ascontiguousarray(x[:, :64]))
+    np.testing.assert_array_equal(narrow.view(np.uint32), np.ascontiguousarray(out[:, :64]).view(np.uint32))
+
+
 @pytest.mark.parametrize("type", ALL)
 def test_same_bits_every_run_and_batch(type):
     """Two runs agree; so do 1 to 8 columns with each other, and all column tiles with each other."""
