@@ -33,7 +33,7 @@ fi
 
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ] && have apt-get; then
-    echo "strata-hip: installing Debian packages:$missing"
+    echo "strata-hip: installing Debian packages (a minute or so):$missing"
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq
     # shellcheck disable=SC2086  # the list is meant to be split
