@@ -195,6 +195,8 @@ class Graph:
         data = self.raw(tensor)
         name = type_name(tensor)
         shape = [tensor.ne[i] for i in range(lib.ggml_n_dims(tensor))][::-1]
+        if lib.ggml_nelements(tensor) == 0:
+            return np.empty(0, _DTYPES.get(name, np.float32))
         strides = [tensor.nb[i] for i in range(lib.ggml_n_dims(tensor))][::-1]
         if name in _DTYPES:
             return np.lib.stride_tricks.as_strided(data.view(_DTYPES[name]), shape, strides).copy()
