@@ -158,7 +158,8 @@ STRATA_KERNEL(32) void matrix_ops(args g) {
 KERNELS = {"float_ops": 256, "half_ops": 256, "integer_ops": 256, "lane_ops": 256, "memory_ops": 256, "matrix_ops": 32}
 RESULTS = 96  # words a work-item, at most
 SPECIALS = np.array([0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001,
-                     0xFFFFFFFF, 0x3F800000, 0xBF800000, 0x7C00FC00, 0x7E007C01, 0x00010400, 0x3C00BC00, 0x80007FFF, 0x4F000000, 0xCF000000], np.uint32)
+                     0xFFFFFFFF, 0x3F800000, 0xBF800000, 0x7C00FC00, 0x7E007C01, 0x00010400, 0x3C00BC00, 0x80007FFF, 0x4F000000,
+                     0xCF000000], np.uint32)
 
 
 def inputs(seed: int) -> np.ndarray:
