@@ -196,7 +196,7 @@ def variants() -> list[str]:
     found = ["generic"]
     if {"avx2", "fma", "f16c"} <= flags:
         found.append("avx2")
-    if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= flags:
+    if {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"} <= flags:
         found.append("avx512")
     return found
 
@@ -235,7 +235,15 @@ def test_same_bits(generic, variant, tmp_path):
 
 
 def test_an_unknown_variant_is_named():
-    done = run_python("from support.hip import emulator\nfrom support.kernels import basic_kernels\n"
-                      "hip = emulator()\nhip.launch(hip.kernel(basic_kernels(), 'nothing'), 1, 32)\nhip.synchronize()",
-                      STRATA_EMULATOR_ISA="mmx")
-    assert "STRATA_EMULATOR_ISA" in done.stderr and "mmx" in done.stderr
+    done = run_python("""
+from support.hip import HipError, emulator
+from support.kernels import basic_kernels
+hip = emulator()
+hip.launch(hip.kernel(basic_kernels(), "nothing"), 1, 32)
+try:
+    hip.synchronize()
+    raise SystemExit("it ran")
+except HipError as e:
+    assert "STRATA_EMULATOR_ISA=mmx is none of generic, avx2, avx512" in e.message, e
+""", STRATA_EMULATOR_ISA="mmx")
+    assert "STRATA_EMULATOR_ISA=mmx" in done.stderr
