@@ -67,9 +67,8 @@ def _devices_parser(commands) -> None:
 def _devices(options: argparse.Namespace) -> None:
     import json
 
-    from . import log, plugin
-    with log.captured(quiet=True):
-        info = plugin.load(options.runtime).info
+    from . import plugin
+    info = plugin.load(options.runtime).info
     if options.json:
         print(json.dumps(info, indent=2))
         return

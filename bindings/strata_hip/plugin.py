@@ -130,7 +130,7 @@ def load(device: Optional[str] = None) -> Plugin:
         if device is not None:
             os.environ["STRATA_RUNTIME"] = device
         try:
-            with log.captured() as messages:
+            with log.captured(quiet=True) as messages:  # the exception says it
                 library = _open(path)
                 registry = ggml().ggml_backend_load(os.fsencode(path))
         finally:

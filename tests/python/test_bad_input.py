@@ -9,7 +9,6 @@ import pytest
 
 import strata_hip
 from strata_hip import Llama, models
-from support.process import run_python
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORKS = ["cpu", "emulator"]
@@ -17,6 +16,12 @@ WORKS = ["cpu", "emulator"]
 
 def arguments(where: str) -> dict:
     return {"backend": "cpu"} if where == "cpu" else {"device": "emulator"}
+
+
+def apart(code: str, **environment: str) -> subprocess.CompletedProcess:
+    """Runs code in a process of its own; it may fail."""
+    return subprocess.run([sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True,
+                          timeout=300)
 
 
 def check_alive() -> None:
@@ -87,7 +92,7 @@ print("THEN", model("One, two,", max_tokens=1)["usage"]["completion_tokens"])
 @pytest.mark.parametrize("device", [None, "auto", "hip"])
 def test_no_gpu(device):
     """Never a silent CPU run: the error says what was looked for and how to ask for the emulator, which then works."""
-    run = run_python(NO_GPU.format(device=device), STRATA_RUNTIME="", STRATA_HIP_LIBRARY="/no/such/libamdhip64.so")
+    run = apart(NO_GPU.format(device=device), STRATA_RUNTIME="", STRATA_HIP_LIBRARY="/no/such/libamdhip64.so")
     assert run.returncode == 0, run.stderr
     for words in ("ERROR", "/no/such/libamdhip64.so", "/dev/kfd", "STRATA_RUNTIME=emulator", 'device="emulator"', "THEN 1"):
         assert words in run.stdout, f"{words} is not in: {run.stdout}"
@@ -101,7 +106,7 @@ def test_no_gpu_on_the_command_line():
 
 
 def test_plugin_missing(tmp_path):
-    run = run_python("from strata_hip import Llama, models; Llama(models.smollm2())", STRATA_LIBRARY_DIR=str(tmp_path))
+    run = apart("from strata_hip import Llama, models; Llama(models.smollm2())", STRATA_LIBRARY_DIR=str(tmp_path))
     assert run.returncode == 1
     assert str(tmp_path / "libggml-strata-hip.so") in run.stderr.splitlines()[-1] and "make build" in run.stderr
 
@@ -122,7 +127,7 @@ print("THEN", model("One, two,", max_tokens=1)["usage"]["completion_tokens"])
 @pytest.mark.parametrize("memory,n_ctx", [("32M", 64), ("128M", 8192)], ids=["weights", "cache"])
 def test_out_of_device_memory(memory, n_ctx):
     """The message names what was asked for and what there is."""
-    run = run_python(TOO_SMALL.format(n_ctx=n_ctx), STRATA_EMULATOR_MEMORY=memory)
+    run = apart(TOO_SMALL.format(n_ctx=n_ctx), STRATA_EMULATOR_MEMORY=memory)
     assert run.returncode == 0, run.stderr
     error = next(line for line in run.stdout.splitlines() if line.startswith("ERROR"))
     assert "MiB" in error or "bytes" in error
@@ -131,7 +136,7 @@ def test_out_of_device_memory(memory, n_ctx):
 
 
 def test_a_process_has_one_device():
-    run = run_python("from strata_hip import plugin\nplugin.load('emulator')\nplugin.load()\nplugin.load('hip')")
+    run = apart("from strata_hip import plugin\nplugin.load('emulator')\nplugin.load()\nplugin.load('hip')")
     assert run.returncode == 1
     assert run.stderr.splitlines()[-1].endswith("this process already computes on 'emulator': start another process for 'hip'")
 
