@@ -81,8 +81,8 @@ STRATA_DEVICE float wave_sums(const float (&values)[Values]) {
         float sums[half_values];
 #pragma unroll
         for (uint32_t i = 0; i < half_values; ++i) {
-            const float mine = upper ? values[i + half_values] : values[i];
-            const float other = upper ? values[i] : values[i + half_values];
+            const float low = values[i], high = values[i + half_values];   // as values: a choice of array elements would index registers
+            const float mine = upper ? high : low, other = upper ? low : high;
             sums[i] = mine + lane_xor<Mask>(other);
         }
         return wave_sums<half_values, Mask / 2>(sums);
