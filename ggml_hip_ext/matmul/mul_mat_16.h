@@ -4,6 +4,7 @@
 // lie in registers while a step is multiplied. Beyond the end of k the tiles hold zeros. Activations are the A operand, weights the B operand.
 #pragma once
 
+#include "store_tile.h"
 #include "strata/args/mul_mat.h"
 #include "strata/floats.h"
 
@@ -47,7 +48,7 @@ STRATA_DEVICE void mul_mat_16(const mul_mat_f_args & a) {
     alignas(32) __shared__ unsigned char weight_tile[rows * pitch];
     alignas(32) __shared__ unsigned char activation_tile[Columns * pitch];
 
-    const uint32_t thread = thread_x(), lane = lane_id(), wave = uniform(thread / wave_size), z = block_z();
+    const uint32_t thread = thread_x(), wave = uniform(thread / wave_size), z = block_z();
     const uint32_t first_row = block_x() * rows, first_column = block_y() * Columns;
     const uint32_t last_row = a.rows - 1 - first_row, last_column = a.columns - 1 - first_column;   // seen from the tile's corner
     const char * weights = static_cast<const char *>(a.weights) + weight_matrix_offset(a.batches, z) + static_cast<uint64_t>(first_row) * a.stride1;
@@ -71,7 +72,7 @@ STRATA_DEVICE void mul_mat_16(const mul_mat_f_args & a) {
         }
     };
 
-    const uint32_t wave_row = wave * 32, index = wmma_lane_index(), half_row = lane >> 4;
+    const uint32_t wave_row = wave * 32, index = wmma_lane_index();
     float8 acc[column_tiles][row_tiles] = {};
     fetch(0);
     for (uint32_t k = 0; k < a.k; k += k_step) {
@@ -106,22 +107,8 @@ STRATA_DEVICE void mul_mat_16(const mul_mat_f_args & a) {
         barrier();
     }
 
-    float * dst = a.dst + (static_cast<uint64_t>(z) * a.columns + first_column) * a.rows + first_row + wave_row;
-#pragma unroll
-    for (uint32_t c = 0; c < column_tiles; ++c) {
-#pragma unroll
-        for (uint32_t i = 0; i < 8; ++i) {
-            const uint32_t column = c * 16 + 2 * i + half_row;
-            if (column <= last_column) {
-#pragma unroll
-                for (uint32_t r = 0; r < row_tiles; ++r) {
-                    if (wave_row + r * 16 + index <= last_row) {
-                        dst[static_cast<uint64_t>(column) * a.rows + r * 16 + index] = acc[c][r][i];
-                    }
-                }
-            }
-        }
-    }
+    store_tile<column_tiles>(a.dst + (static_cast<uint64_t>(z) * a.columns + first_column) * a.rows + first_row + wave_row, a.rows, acc,
+                             static_cast<int32_t>(last_row + 1 - wave_row), static_cast<int32_t>(last_column + 1));
 }
 
 }  // namespace strata

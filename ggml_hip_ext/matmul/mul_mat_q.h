@@ -6,10 +6,10 @@
 // Each element of the result adds its k blocks in ascending order, whatever the tile.
 #pragma once
 
+#include "store_tile.h"
 #include "strata/args/mul_mat.h"
 #include "strata/blocks.h"
 #include "strata/memory.h"
-#include "strata/wmma.h"
 
 namespace strata {
 
@@ -218,22 +218,8 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
         barrier();
     }
 
-    float * dst = a.dst + (flat_column + wave_column) * a.rows + first_row + wave_row;
-#pragma unroll
-    for (uint32_t c = 0; c < column_tiles; ++c) {
-#pragma unroll
-        for (uint32_t i = 0; i < 8; ++i) {
-            const uint32_t column = c * 16 + 2 * i + half_row;
-            if (wave_column + column <= last_column) {
-#pragma unroll
-                for (uint32_t r = 0; r < row_tiles; ++r) {
-                    if (wave_row + r * 16 + index <= last_row) {
-                        dst[static_cast<uint64_t>(column) * a.rows + r * 16 + index] = acc[c][r][i];
-                    }
-                }
-            }
-        }
-    }
+    store_tile<column_tiles>(a.dst + (flat_column + wave_column) * a.rows + first_row + wave_row, a.rows, acc,
+                             static_cast<int32_t>(last_row + 1 - wave_row), static_cast<int32_t>(last_column + 1 - wave_column));
 }
 
 }  // namespace strata

@@ -21,13 +21,13 @@ STRATA_DEVICE T load(const void * base, uint32_t offset = 0, uint32_t constant =
     return reinterpret_cast<const unaligned *>(static_cast<const char *>(base) + offset + constant)->value;
 }
 
-/// Writes a T at a byte offset from `base`; any alignment.
+/// Writes a T at base + offset + constant bytes, as load() reads it.
 template <class T>
-STRATA_DEVICE void store(void * base, uint32_t offset, T value) {
+STRATA_DEVICE void store(void * base, uint32_t offset, T value, uint32_t constant = 0) {
     struct __attribute__((packed, aligned(1))) unaligned {
         T value;
     };
-    reinterpret_cast<unaligned *>(static_cast<char *>(base) + offset)->value = value;
+    reinterpret_cast<unaligned *>(static_cast<char *>(base) + offset + constant)->value = value;
 }
 
 /// The float that 16 bits of IEEE half precision stand for.
