@@ -3,15 +3,12 @@ must leave it alive."""
 import json
 import os
 import pathlib
-import subprocess
-import sys
 import tempfile
 
 import pytest
 
-from support.compile import find_clang
+from support import fakes
 from support.libraries import library_dir
-from support.paths import ROOT, llama_cpp_source
 from support.process import run_python
 
 LOAD = """
@@ -24,16 +21,10 @@ except ggml.PluginError as error:
 """
 
 
-def compile_c(source: pathlib.Path, target: pathlib.Path, *flags: str) -> pathlib.Path:
-    """A shared library from one C file."""
-    subprocess.run([find_clang(), "-x", "c", "-w", "-O1", "-shared", "-fPIC", *flags, "-o", str(target), str(source)], check=True)
-    return target
-
-
 @pytest.fixture(scope="module")
 def fake_hip(tmp_path_factory) -> pathlib.Path:
     """A HIP library whose devices come from the environment."""
-    return compile_c(ROOT / "tests" / "support" / "fake_hip.c", tmp_path_factory.mktemp("fake") / "libamdhip64.so")
+    return fakes.fake_hip(tmp_path_factory.mktemp("fake"))
 
 
 def no_driver(tmp_path) -> dict:
@@ -99,7 +90,7 @@ def test_old_hip_is_refused_by_version(fake_hip, tmp_path):
 
 
 def test_library_with_a_function_missing(tmp_path):
-    library = compile_c(ROOT / "tests" / "support" / "fake_hip.c", tmp_path / "libamdhip64.so", "-DFAKE_HIP_WITHOUT_LAUNCH")
+    library = fakes.fake_hip(tmp_path, "-DFAKE_HIP_WITHOUT_LAUNCH")
     text = run_python(LOAD, STRATA_RUNTIME="hip", STRATA_HIP_LIBRARY=library, FAKE_HIP_ARCHS="gfx1151", **no_driver(tmp_path)).stdout
     assert "it lacks hipModuleLaunchKernel" in text and "ROCm 6.2" in text
 
@@ -153,19 +144,6 @@ print(ggml.ffi.string(ggml.lib.ggml_backend_dev_name(ggml.device())).decode())
     assert "STRATA_RUNTIME=nonsense" in result.stdout and result.stdout.endswith("STRATA0\n")
 
 
-def fake_ggml(tmp_path, definitions: str) -> pathlib.Path:
-    """A libggml-base.so.0 in which some functions are ours and the rest do nothing. Returns its folder."""
-    source = tmp_path / "ggml.c"
-    headers = [llama_cpp_source() / "ggml" / name for name in
-               ("include/ggml.h", "include/ggml-alloc.h", "include/ggml-backend.h", "src/ggml-impl.h", "src/ggml-backend-impl.h")]
-    subprocess.run([sys.executable, str(ROOT / "cmake" / "ggml_base_stub.py"), str(source), *map(str, headers)], check=True)
-    ours = [line.split("(")[0].split()[-1].lstrip("*") for line in definitions.splitlines()]
-    kept = [line for line in source.read_text().splitlines() if not any(line.startswith(f"void {name}(") for name in ours)]
-    source.write_text("\n".join(kept) + "\n" + definitions + "\n")
-    compile_c(source, tmp_path / "libggml-base.so.0", "-Wl,-soname,libggml-base.so.0")
-    return tmp_path
-
-
 START = """
 import ctypes
 plugin = ctypes.CDLL({plugin!r})
@@ -175,26 +153,27 @@ print(plugin.ggml_backend_init(), plugin.strata_hip_last_error().decode())
 """
 
 
-def start_with(folder: pathlib.Path) -> str:
-    """What ggml_backend_init returns and says in a process with the libggml-base of `folder`."""
+def start_with(folder: pathlib.Path, definitions: str) -> str:
+    """What ggml_backend_init returns and says in a process whose ggml has these functions."""
+    fakes.fake_ggml(folder, definitions)
     return run_python(START.format(plugin=str(library_dir() / "libggml-strata-hip.so")), LD_LIBRARY_PATH=folder, STRATA_RUNTIME="emulator").stdout
 
 
 def test_another_ggml_version_is_refused(tmp_path):
-    text = start_with(fake_ggml(tmp_path, 'const char *ggml_version(void) { return "0.26.1"; }'))
+    text = start_with(tmp_path, 'const char *ggml_version(void) { return "0.26.1"; }')
     assert text.startswith("None ") and "built for ggml 0.25.3" in text and "this process has ggml 0.26.1" in text
     assert "llama-cpp-python 0.3.36" in text
 
 
 def test_another_layout_of_the_same_version_is_refused(tmp_path):
-    text = start_with(fake_ggml(tmp_path, 'const char *ggml_version(void) { return "0.25.3"; }\n'
-                                'unsigned long ggml_tensor_overhead(void) { return 400; }'))
+    text = start_with(tmp_path, 'const char *ggml_version(void) { return "0.25.3"; }\n'
+                                'unsigned long ggml_tensor_overhead(void) { return 400; }')
     assert text.startswith("None ") and "ggml_tensor size differs (368 here, 400 there)" in text
 
 
 def test_another_list_of_operations_is_refused(tmp_path):
-    text = start_with(fake_ggml(tmp_path, 'const char *ggml_version(void) { return "0.25.3"; }\n'
+    text = start_with(tmp_path, 'const char *ggml_version(void) { return "0.25.3"; }\n'
                                 'unsigned long ggml_tensor_overhead(void) { return 368; }\n'
                                 'unsigned long ggml_graph_overhead_custom(unsigned long size, int grads) { return 160; }\n'
-                                'const char *ggml_op_name(int op) { return "NONE"; }'))
+                                'const char *ggml_op_name(int op) { return "NONE"; }')
     assert text.startswith("None ") and "list of operations differs" in text
