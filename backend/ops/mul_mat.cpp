@@ -170,6 +170,11 @@ uint32_t column_tile(const device_caps & caps, int64_t rows, int64_t columns, in
     return busy && (columns > 512 || tiles(columns, 64) % 2 == 0) ? 128 : 64;
 }
 
+/// STRATA_DISABLE=mul_mat_vec sends everything through tiles, which can do any number of columns.
+bool use_mat_vec(const planner & plan, const product & p) {
+    return p.columns <= max_mat_vec_columns && !(plan.caps().wmma && plan.disabled("mul_mat_vec"));
+}
+
 void plan_quantized(planner & plan, const ggml_tensor * op) {
     const ggml_tensor * w = op->src[0];
     const ggml_tensor * x = op->src[1];
@@ -186,7 +191,7 @@ void plan_quantized(planner & plan, const ggml_tensor * op) {
                                  uint32_t(w->nb[1]), uint32_t(rows), uint32_t(p.columns), uint32_t(k)};
     const uint32_t matrices = uint32_t(p.channels * p.samples);
     const std::string type = weight_name(w->type);
-    if (p.columns <= max_mat_vec_columns) {
+    if (use_mat_vec(plan, p)) {
         const uint32_t wave_rows = p.columns > 1 ? 2 : rows >= many_rows ? 4 : 1;
         const std::string kernel = "mul_mat_vec_" + type + "_c" + std::to_string(p.columns) + "_r" + std::to_string(wave_rows);
         plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), {tiles(rows, 4 * wave_rows), 1, matrices}, {128}, args);
@@ -206,7 +211,7 @@ void plan_float(planner & plan, const ggml_tensor * op) {
                                  uint32_t(w->nb[1]), uint32_t(p.column_stride), uint32_t(rows), uint32_t(p.columns), uint32_t(k)};
     const uint32_t matrices = uint32_t(p.channels * p.samples);
     const std::string types = std::string(weight_name(w->type)) + "_" + weight_name(x->type);
-    if (p.columns <= max_mat_vec_columns) {
+    if (use_mat_vec(plan, p)) {
         const uint32_t lanes = k <= 256 ? 8 : 32;   // a lane takes eight values: shorter rows share a wave
         const std::string kernel = "mul_mat_vec_" + types + "_c" + std::to_string(p.columns) + "_l" + std::to_string(lanes);
         plan.launch("mul_mat_vec_f", kernel.c_str(), {tiles(rows, 4 * 32 / lanes), 1, matrices}, {128}, args);
