@@ -30,11 +30,9 @@ def copy_to(source, ne, type, view=lambda g, t: t, destination=lambda g, t: t):
         return g.get(made)
 
 
-@pytest.mark.parametrize("type", ["f32", "f16", "bf16", "i16", "i32", "i64"])
+@pytest.mark.parametrize("type", ["f32", "f16", "bf16", "i16", "i32"])
 @pytest.mark.parametrize("axes", list(itertools.permutations(range(3)))[1:])
 def test_cont_of_permuted(axes, type):
-    if type == "i64" and axes[0] != 0:
-        pytest.skip("refused, see test_refusals")
     rng = new_rng()
     for shape in ((4, 5, 6), (3, 65, 33)):
         x = some(rng, shape, type)
@@ -44,7 +42,7 @@ def test_cont_of_permuted(axes, type):
         np.testing.assert_array_equal(out, held(x).transpose(order))
 
 
-@pytest.mark.parametrize("type", ["f32", "f16", "i16"])
+@pytest.mark.parametrize("type", ["f32", "f16", "i16", "i64"])
 @pytest.mark.parametrize("shape", [(1,), (63,), (7, 65), (2, 3, 5, 40), (300, 2)])
 def test_dup(shape, type):
     x = some(new_rng(), shape, type)
@@ -65,12 +63,13 @@ def test_transposed(shape):
 def test_conversions(source, target):
     rng = new_rng()
     values = np.concatenate([rng.standard_normal(200) * 10.0 ** rng.integers(-7, 5, 200), [0.0, -0.0, np.inf, -np.inf, np.nan, 65519, 1e-7]])
-    x, exact = typed(values, source)
+    with np.errstate(over="ignore"):
+        x, exact = typed(values, source)
+        wanted = typed(exact, target)[1]
     out = copy_to(x, values.shape, target)
-    wanted = typed(exact, target)[1]
     np.testing.assert_array_equal(out, wanted)
-    with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(np.signbit(out[~np.isnan(wanted)]), np.signbit(wanted[~np.isnan(wanted)]))
+    number = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(out[number]), np.signbit(wanted[number]))
 
 
 def test_integers():

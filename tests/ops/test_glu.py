@@ -16,8 +16,9 @@ ACTIVATIONS = {
     "geglu_quick": lambda x: x * _sigmoid(1.702 * x)}
 
 
-def close(out, wanted, type):
-    assert_rounded(out, wanted.reshape(out.shape), type, 4 if type == "f32" else 0.51, 1e-6 if type == "f32" else 2e-6)
+def close(out, wanted, type, gate=2.0):
+    """GELU with erf cancels for negative arguments: an error of a few 1e-7 is multiplied with the gate, up to `gate`."""
+    assert_rounded(out, wanted.reshape(out.shape), type, 4 if type == "f32" else 0.51, 5e-7 * gate)
 
 
 @pytest.mark.parametrize("type", ["f32", "f16", "bf16"])
@@ -42,7 +43,7 @@ def test_large_values():
     for name in ("geglu", "swiglu", "geglu_quick", "geglu_erf"):
         out = run_op(lambda g, a: g.glu(a, getattr(lib, "GGML_GLU_OP_" + name.upper()), False), x)
         with np.errstate(over="ignore"):
-            close(out, ACTIVATIONS[name](values[:, :32]) * values[:, 32:], "f32")
+            close(out, ACTIVATIONS[name](values[:, :32]) * values[:, 32:], "f32", 150.0)
 
 
 def test_views():

@@ -24,8 +24,8 @@ def test_a_product_alone_is_the_product():
 def test_in_place_and_views():
     x = new_rng().standard_normal((4, 6, 40), dtype=np.float32)
     np.testing.assert_array_equal(run_op(lambda g, a: g.scale_inplace(a, 3.0), x), x * np.float32(3))
-    part = run_op(lambda g, a: g.scale(g.view_3d(a, 33, 3, 4, a.nb[1], a.nb[2], 4), 3.0), x)
-    np.testing.assert_array_equal(part, x[:, :3, 1:34] * np.float32(3))
+    part = run_op(lambda g, a: g.scale(g.view_2d(a, 33, 24, a.nb[1], 4), 3.0), x)
+    np.testing.assert_array_equal(part, x.reshape(24, 40)[:, 1:34] * np.float32(3))
 
 
 def test_zero_clears_only_numbers():
