@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from .wave import SGPRS
@@ -197,21 +196,6 @@ def kernel_source(groups) -> str:
         parts.append(KERNEL.format(**fields))
         metadata.append(METADATA.format(**fields))
     return "".join(parts + metadata + [".end_amdgpu_metadata\n"])
-
-
-def assemble(source: str) -> bytes:
-    """Assembles and links a code object."""
-    with tempfile.TemporaryDirectory() as directory:
-        text, obj, out = (Path(directory) / name for name in ("k.s", "k.o", "k.co"))
-        text.write_text(source)
-        command = [tool("clang"), "-x", "assembler", "-target", "amdgcn-amd-amdhsa", f"-mcpu={TARGET}", "-c", str(text), "-o", str(obj)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(done.stderr[:4000])
-        done = subprocess.run([tool("ld.lld"), "-shared", "-o", str(out), str(obj)], capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(done.stderr[:4000])
-        return out.read_bytes()
 
 
 def encodable(lines: list[str]) -> list[bool]:

@@ -17,7 +17,7 @@ def right(expected: int, seen: int, loose: list[tuple[int, Loose]], alternatives
         f = entry.format
         mask = (1 << f.width) - 1
         a, b = expected >> low & mask, seen >> low & mask
-        if _float_right(a, b, entry):
+        if entry.accepts(b) if hasattr(entry, "accepts") else _float_right(a, b, entry):
             seen = seen & ~(mask << low) | a << low
     return expected == seen
 
