@@ -1,0 +1,69 @@
+// One workgroup at a time: wave state at entry, turns between waves, fault messages.
+#pragma once
+
+#include "program.h"
+
+#include <atomic>
+#include <cstddef>
+#include <vector>
+
+namespace strata::emulator {
+
+/// hsa_kernel_dispatch_packet_t, for kernels that ask for it.
+struct dispatch_packet {
+    uint16_t header = 2, setup = 3;
+    uint16_t workgroup_size[3] = {};
+    uint16_t reserved = 0;
+    uint32_t grid_size[3] = {};
+    uint32_t private_segment_size = 0, group_segment_size = 0;
+    uint64_t kernel_object = 0, kernarg_address = 0, reserved2 = 0, completion_signal = 0;
+};
+static_assert(sizeof(dispatch_packet) == 64);
+
+/// What all workgroups of a launch share.
+struct launch_context {
+    launch_context(const dispatch & d, const allocation_map & m, program & p);
+
+    const dispatch & launch;
+    const allocation_map & memory;
+    program & code;
+    uint32_t lds_size;
+    uint32_t items, waves;
+    uint64_t instruction_limit;
+    alignas(64) dispatch_packet packet;
+    std::vector<uint64_t> kernarg_store;
+    uint64_t kernarg = 0, kernarg_end = 0;
+    uint64_t id;
+};
+
+/// Zeroed memory from mmap, aligned to pages.
+class page_memory {
+public:
+    ~page_memory();
+    uint8_t * reserve(size_t bytes);  ///< at least that many; the old contents may be lost
+
+private:
+    void * pointer_ = nullptr;
+    size_t size_ = 0;
+};
+
+/// Runs workgroups of one launch on one thread.
+class workgroup_runner {
+public:
+    explicit workgroup_runner(launch_context & context);
+
+    /// Runs workgroup number `group` (x fastest) to its end. Gives up silently when a lower workgroup has faulted.
+    fault run(uint64_t group, const std::atomic<uint64_t> & first_bad);
+
+    uint64_t waves = 0, instructions = 0;
+
+private:
+    void enter(wave & w, uint32_t index, const uint32_t (&id)[3]);
+    fault describe(const wave & w) const;
+
+    launch_context & context_;
+    std::vector<wave> waves_;
+    memory_range ranges_[memory_range_count];
+};
+
+}  // namespace strata::emulator
