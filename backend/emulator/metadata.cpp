@@ -92,6 +92,11 @@ private:
     size_t nodes_ = 0;
 };
 
+// Names go into messages.
+bool is_name(std::string_view text) {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
+
 }  // namespace
 
 bool read_metadata(std::string_view note, code_metadata & result, std::string & why) {
@@ -110,8 +115,8 @@ bool read_metadata(std::string_view note, code_metadata & result, std::string & 
         kernel_metadata & kernel = result.kernels.emplace_back();
         kernel.name = k.text_at(".name");
         kernel.symbol = k.text_at(".symbol");
-        if (kernel.name.empty() || kernel.symbol.empty()) {
-            why = "its metadata note has a kernel without a name or a symbol";
+        if (!is_name(kernel.name) || !is_name(kernel.symbol)) {
+            why = "its metadata note has a kernel without a readable name or symbol";
             return false;
         }
         kernel.kernarg_size = k.number_at(".kernarg_segment_size");
