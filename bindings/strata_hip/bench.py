@@ -166,16 +166,16 @@ class Context:
 
     def prompt(self, n: int, n_batch: int) -> None:
         """Decodes `n` random tokens in batches. Raises DeviceError."""
-        for start in range(0, n, n_batch):
-            tokens = [self._token(first=start + i == 0) for i in range(min(n_batch, n - start))]
-            self._decode(tokens)
-        llama_cpp.llama_synchronize(self.ctx)
+        with plugin.failures_raise(self.ctx):
+            for start in range(0, n, n_batch):
+                tokens = [self._token(first=start + i == 0) for i in range(min(n_batch, n - start))]
+                self._decode(tokens)
 
     def generate(self, n: int) -> None:
         """Decodes `n` random tokens one by one, waiting for each. Raises DeviceError."""
         for i in range(n):
-            self._decode([self._token(first=i == 0)])
-            llama_cpp.llama_synchronize(self.ctx)
+            with plugin.failures_raise(self.ctx):
+                self._decode([self._token(first=i == 0)])
 
     def _token(self, first: bool) -> int:
         if first and llama_cpp.llama_vocab_get_add_bos(self.vocab):
@@ -186,8 +186,7 @@ class Context:
         array = (llama_cpp.llama_token * len(tokens))(*tokens)
         code = llama_cpp.llama_decode(self.ctx, llama_cpp.llama_batch_get_one(array, len(tokens)))
         if code != 0:
-            ours = plugin.loaded()
-            raise DeviceError(f"llama_decode returned {code}" + (f": {ours.last_error}" if ours and ours.last_error else ""))
+            raise DeviceError(f"llama_decode returned {code}")
 
     def free_context(self) -> None:
         if self.ctx:

@@ -72,9 +72,8 @@ def _devices(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(info, indent=2))
         return
-    emulated = info["runtime"] == "emulator"
     for device in info["devices"]:
-        print(f"{device['name']}: {device['description']}{' (emulated)' if emulated else ''}")
+        print(f"{device['name']}: {device['description']}")
         print(f"  arch    {device['arch']}, {device['compute_units']} compute units")
         print(f"  memory  {device['memory_free'] / 2**30:.1f} GiB free of {device['memory_total'] / 2**30:.1f} GiB")
     print(f"runtime   {info['runtime']}: {info['library']}")

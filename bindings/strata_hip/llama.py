@@ -106,16 +106,16 @@ def load_error(path: str, error: str, reason: str) -> Exception:
 
 
 def _device_errors(method: Callable) -> Callable:
-    """Lets a failing decode say what the device says."""
+    """Makes a method that decodes raise DeviceError when the device fails.
+
+    Work runs behind llama_decode's back, and waiting for it returns nothing: a failure that comes late shows only in the
+    plugin's count of errors."""
     @functools.wraps(method)
     def wrapped(self, *args, **kwargs):
-        ours = plugin.loaded() if self._backend == "strata-hip" else None
-        try:
+        if self._backend != "strata-hip":
             return method(self, *args, **kwargs)
-        except RuntimeError as error:
-            if ours and ours.last_error and not isinstance(error, DeviceError):
-                raise DeviceError(f"{error}: {ours.last_error}") from error
-            raise
+        with plugin.failures_raise(self._ctx.ctx):
+            return method(self, *args, **kwargs)
     return wrapped
 
 

@@ -1,12 +1,14 @@
 """The plugin in this process: where its libraries are, loading it into llama_cpp's ggml, and its C interface (cffi)."""
+import contextlib
 import ctypes
 import json
 import os
 import pathlib
 import threading
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 import cffi
+import llama_cpp
 
 from . import log
 from .errors import DeviceError
@@ -143,6 +145,23 @@ def load(device: Optional[str] = None) -> Plugin:
             raise DeviceError(_text(library.strata_hip_last_error()) or messages.reason() or f"ggml refused {path}")
         _loaded = Plugin(library, registry)
         return _loaded
+
+
+@contextlib.contextmanager
+def failures_raise(ctx: Any) -> Iterator[None]:
+    """Waits at the end for what was decoded in the llama.cpp context, and raises DeviceError if the device failed."""
+    ours = loaded()
+    before = ours.counter("errors") if ours else 0
+    error: Optional[RuntimeError] = None
+    try:
+        yield
+    except RuntimeError as caught:
+        error = caught
+    llama_cpp.llama_synchronize(ctx)
+    if ours and ours.counter("errors") > before:
+        raise DeviceError(f"{error}: {ours.last_error}" if error else ours.last_error) from error
+    if error:
+        raise error
 
 
 def _open(path: pathlib.Path) -> Any:
