@@ -34,7 +34,7 @@ import os
 import gguf.quants
 import numpy as np
 
-from .ggml import TYPES, PluginError, backend, ffi, last_error, lib
+from .ggml import TYPES, PluginError, backend, counter, ffi, last_error, lib
 
 _DTYPES = {"f32": np.float32, "f16": np.float16, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64}
 _NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
@@ -170,8 +170,9 @@ class Graph:
             if not self.supported(node):
                 raise PluginError(f"{ffi.string(lib.ggml_op_desc(node)).decode()} is refused: {self.refusal(node)}")
         before = self._bytes()
+        errors = counter("errors")
         status = lib.ggml_backend_graph_compute(self.backend, graph)
-        if status != lib.GGML_STATUS_SUCCESS:
+        if status != lib.GGML_STATUS_SUCCESS or counter("errors") != errors:  # a fault shows after the call has succeeded
             raise PluginError(last_error())
         self._check_untouched(graph, before)
         results = [self.get(output) for output in outputs]
