@@ -17,7 +17,7 @@ LOGS = ROOT / "build" / "logs"
 STAMPS = VENV / "strata-hip"
 BUILD_TOOLS = ["scikit-build-core>=1.0,<2", "cmake>=3.25", "ninja>=1.11"]
 # What the installed package is made from.
-SOURCES = ["pyproject.toml", "CMakeLists.txt", "LICENSE", "README.md", "cmake", "backend", "ggml_hip_ext", "bindings", "patches",
+SOURCES = ["pyproject.toml", "CMakeLists.txt", "LICENSE", "README.md", "cmake", "backend", "ggml_hip_ext", "bindings",
            "scripts/fetch_sources.py"]
 SWITCHES = ["STRATA_WERROR", "STRATA_TARGETS", "STRATA_CLANG", "ROCM_PATH", "CC", "CXX", "CMAKE_ARGS"]
 
