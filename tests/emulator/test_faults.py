@@ -17,10 +17,10 @@ KERNELS = """
 using namespace strata;
 struct args { uint32_t * data; uint32_t lane; };
 
-/// One lane reads from an address of its own.
-STRATA_KERNEL(64) void read_far(args a) {
-    uint32_t * p = thread_x() == a.lane ? a.data : nullptr;
-    if (p) { a.data[-16] = *p; }
+/// One lane reads data[0], the others what lies before.
+STRATA_KERNEL(32) void read_far(args a) {
+    const int32_t item = static_cast<int32_t>(thread_x());
+    a.data[item - 64] = a.data[thread_x() == a.lane ? 0 : -1 - item];
 }
 
 __attribute__((device)) static const uint32_t table[4] = {1, 2, 3, 4};
@@ -32,8 +32,8 @@ STRATA_KERNEL(32) void write_constants(args a) {
 
 STRATA_KERNEL(32) void lds_far(args a) {
     __attribute__((shared)) static uint32_t block[32];
-    volatile auto * p = &block[thread_x() * a.lane];
-    *p = 1;
+    block[thread_x() * a.lane] = 1;
+    barrier();
     a.data[thread_x()] = block[31 - thread_x()];
 }
 """
@@ -57,6 +57,7 @@ odd:
     .amdhsa_next_free_sgpr 16
     .amdhsa_user_sgpr_kernarg_segment_ptr 1
     .amdhsa_wavefront_size32 1
+    .amdhsa_float_denorm_mode_32 3
 .end_amdhsa_kernel
 .amdgpu_metadata
 ---
@@ -182,7 +183,7 @@ def test_an_instruction_that_the_emulator_does_not_know(hip):
 def test_words_that_are_no_instruction(hip):
     kernel = odd_kernel(hip, ".long 0xffffffff, 0xffffffff")
     message = fault_of(hip, lambda: hip.launch(kernel, 1, 1), "hipErrorLaunchFailure")
-    assert "odd" in message and "ffffffff" in message
+    assert "odd" in message and "ff ff ff ff" in message
 
 
 def test_running_out_of_the_code(hip):

@@ -14,6 +14,8 @@ HIDDEN = """
 #include "strata/device.h"
 using namespace strata;
 
+extern "C" __attribute__((shared)) uint32_t dynamic[];  // its size is passed only to kernels that use it
+
 /// Writes what the kernel is told about its launch, through the implicit argument pointer (code object v5).
 STRATA_KERNEL(1024) void hidden(uint32_t * out) {
     auto * counts = (__attribute__((address_space(4))) const uint32_t *) __builtin_amdgcn_implicitarg_ptr();
@@ -26,6 +28,9 @@ STRATA_KERNEL(1024) void hidden(uint32_t * out) {
         }
         out[9] = sizes[32];              // grid dimensions at byte 64
         out[10] = counts[30];            // dynamic LDS size at byte 120
+        if (counts[30]) {
+            *(volatile uint32_t *) dynamic = 1;
+        }
     }
 }
 
@@ -157,7 +162,7 @@ def test_malformed_arguments(hip):
         assert error.value.name == "hipErrorInvalidValue"
 
 
-@pytest.mark.parametrize("grid, block, lds", [((3, 1, 1), (64, 1, 1), 0), ((5, 7, 2), (8, 4, 3), 4096), ((1, 1, 9), (1, 1, 1), 1)])
+@pytest.mark.parametrize("grid, block, lds", [((3, 1, 1), (64, 1, 1), 0), ((5, 7, 2), (8, 4, 3), 4096), ((1, 1, 9), (1, 1, 1), 4)])
 def test_hidden_arguments(hip, grid, block, lds):
     module = hip.load(compile_hip(HIDDEN))
     out = hip.malloc(44)
