@@ -287,16 +287,21 @@ STRATA_DEVICE void attention_combine(const flash_attn_combine_args & a) {
     const float maximum = wave_max(own[0]);
     const float weight = exp2_fast(own[0] - maximum);
     const float factor = final_factor(a.sinks, row % a.n_head, maximum, wave_sum(own[1] * weight));
-    for (uint32_t channel = lane * 4; channel < a.head_size; channel += 128) {
+    for (uint32_t first = 0; first < a.head_size; first += 128) {
+        // All lanes stay active, as weights are read from them; those behind the head load its first channels and store nothing.
+        const uint32_t channel = first + lane * 4;
+        const uint32_t from = channel < a.head_size ? channel : 0;
         float4v o = {0, 0, 0, 0};
         for (uint32_t s = 0; s < a.n_splits; ++s) {
-            const float4v x = load<float4v>(a.partial + (static_cast<uint64_t>(s) * a.n_rows + row) * a.head_size, channel * 4);
             const float w = lane_value(weight, s);
+            const float4v x = load<float4v>(a.partial + (static_cast<uint64_t>(s) * a.n_rows + row) * a.head_size, from * 4);
             for (uint32_t i = 0; i < 4; ++i) {
                 o[i] = fma(x[i], w, o[i]);
             }
         }
-        store(static_cast<char *>(a.dst) + static_cast<uint64_t>(row) * a.head_size * 4, channel * 4, o * factor);
+        if (channel < a.head_size) {
+            store(static_cast<char *>(a.dst) + static_cast<uint64_t>(row) * a.head_size * 4, channel * 4, o * factor);
+        }
     }
 }
 
