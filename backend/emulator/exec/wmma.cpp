@@ -1,4 +1,147 @@
+// 16x16x16 matrix products of a wave. Lane l holds row l % 16 of A and column l % 16 of B (lanes 16..31 repeat them);
+// register i, lane l of C and D is row 2 i + l / 16, column l % 16. EXEC is taken as full.
+// Rows of A are read from lanes 0..15, columns of B from the lane that holds the result. Floating-point sums are taken in
+// f32, from C, over k = 0..15, one fused multiply-add each: the chip's order and rounding are not published.
+#include "math.h"
 #include "tables.h"
+
+#include <immintrin.h>
+
 namespace strata::emulator::STRATA_ISA {
-const operation_table table_wmma = {nullptr, 0};
+
+/// Register n of an operand; a constant operand is one row for all of them.
+static STRATA_INLINE u32v operand_row(const wave * w, const inst * i, int k, int n) {
+    return load_row(row(w, i->src[k] + (i->src[k] >= 0 ? n * row_bytes : 0)));
 }
+
+/// Sums of products of pairs of signed 16-bit numbers, exact in 32 bits.
+static STRATA_INLINE u32v multiply_add_pairs(u32v a, u32v b) {
+    u32v r;
+#if defined(__AVX512BW__)
+    __m512i x[2], y[2], z[2];
+    std::memcpy(x, &a, sizeof a);
+    std::memcpy(y, &b, sizeof b);
+    for (int n = 0; n < 2; n++) z[n] = _mm512_madd_epi16(x[n], y[n]);
+#elif defined(__AVX2__)
+    __m256i x[4], y[4], z[4];
+    std::memcpy(x, &a, sizeof a);
+    std::memcpy(y, &b, sizeof b);
+    for (int n = 0; n < 4; n++) z[n] = _mm256_madd_epi16(x[n], y[n]);
+#else
+    __m128i x[8], y[8], z[8];
+    std::memcpy(x, &a, sizeof a);
+    std::memcpy(y, &b, sizeof b);
+    for (int n = 0; n < 8; n++) z[n] = _mm_madd_epi16(x[n], y[n]);
+#endif
+    std::memcpy(&r, z, sizeof r);
+    return r;
+}
+
+/// Lanes 0..15 get `low`, lanes 16..31 `high`.
+static STRATA_INLINE u32v halves(uint32_t low, uint32_t high) {
+    using u32h = vec<uint32_t, 16>;
+    const u32h l = u32h{} + low, h = u32h{} + high;
+    return __builtin_shufflevector(l, h, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27,
+                                   28, 29, 30, 31);
+}
+
+// A register of 4 bytes or 8 nibbles as pairs of 16-bit numbers.
+template <int bits> static STRATA_INLINE void widen(u32v x, bool is_signed, u32v * pairs) {
+    for (int n = 0; n < 16 / bits; n++) {
+        const int at = 2 * bits * n;
+        u32v low = x << (32 - bits - at), high = x << (32 - 2 * bits - at);
+        if (is_signed) {
+            low = as<u32v>(as<i32v>(low) >> (32 - bits));
+            high = as<u32v>(as<i32v>(high) >> (32 - bits));
+        } else {
+            low = low >> (32 - bits);
+            high = high >> (32 - bits);
+        }
+        pairs[n] = (low & 0xffffu) | (high << 16);
+    }
+}
+
+template <int bits> static STRATA_HANDLER(wmma_integer) {
+    constexpr int registers = bits / 2;  // of A and of B
+    constexpr int per_register = 16 / bits;
+    u32v b[8];
+    alignas(64) uint32_t a[8][32];
+    for (int n = 0; n < registers; n++) {
+        u32v pairs[per_register];
+        widen<bits>(operand_row(w, i, 0, n), i->neg & 1, pairs);
+        for (int p = 0; p < per_register; p++) std::memcpy(a[n * per_register + p], &pairs[p], sizeof pairs[p]);
+        widen<bits>(operand_row(w, i, 1, n), i->neg & 2, pairs);
+        for (int p = 0; p < per_register; p++) b[n * per_register + p] = pairs[p];
+    }
+    u32v result[8];
+    for (int r = 0; r < 8; r++) {
+        u32v sum = splat(0);
+        for (int k = 0; k < 8; k++) sum += multiply_add_pairs(halves(a[k][2 * r], a[k][2 * r + 1]), b[k]);
+        const u32v c = operand_row(w, i, 2, r);
+        if (__builtin_expect(i->clamp, 0)) {
+            const u32v wrapped = sum + c;
+            const i32v overflow = as<i32v>((sum ^ wrapped) & (c ^ wrapped)) >> 31;
+            result[r] = select(overflow, (as<u32v>(as<i32v>(c) >> 31)) ^ 0x7fffffffu, wrapped);
+        } else {
+            result[r] = sum + c;
+        }
+    }
+    for (int r = 0; r < 8; r++) store_row(w->v + i->dst + r * row_bytes, result[r]);
+    STRATA_NEXT;
+}
+
+enum class element { f16, bf16 };
+
+static STRATA_INLINE f32v widened(element e, u32v h) { return e == element::f16 ? half_to_float(h) : bfloat_to_float(h); }
+
+/// Results in f32, or in one half (op_sel) of the registers.
+template <element E, bool wide_result> static STRATA_HANDLER(wmma_float) {
+    f32v b[16];
+    alignas(64) uint32_t a[16][32];
+    for (int n = 0; n < 8; n++) {
+        for (int h = 0; h < 2; h++) {
+            u32v x = operand_row(w, i, 0, n), y = operand_row(w, i, 1, n);
+            x = h ? x >> 16 : x & 0xffffu;
+            y = h ? y >> 16 : y & 0xffffu;
+            if ((h ? i->abs : i->neg) & 1) x ^= 0x8000u;
+            if ((h ? i->abs : i->neg) & 2) y ^= 0x8000u;
+            const f32v ax = widened(E, x);
+            std::memcpy(a[2 * n + h], &ax, sizeof ax);
+            b[2 * n + h] = widened(E, y);
+        }
+    }
+    const int shift = i->opsel & 4 ? 16 : 0;
+    u32v result[8];
+    for (int r = 0; r < 8; r++) {
+        const u32v old = operand_row(w, i, 2, r);
+        f32v sum;
+        if (wide_result) sum = as<f32v>(old);
+        else sum = widened(E, (old >> shift) & 0xffffu);
+        if (i->abs & 4) sum = abs_(sum);
+        if (i->neg & 4) sum = -sum;
+        for (int k = 0; k < 16; k++) sum = fma_(as<f32v>(halves(a[k][2 * r], a[k][2 * r + 1])), b[k], sum);
+        if (wide_result) {
+            result[r] = as<u32v>(sum);
+        } else {
+            const u32v narrow = E == element::f16 ? float_to_half(sum) : float_to_bfloat(sum);
+            const u32v kept = load_row(w->v + i->dst + r * row_bytes);
+            result[r] = shift ? (kept & 0xffffu) | (narrow << 16) : (kept & 0xffff0000u) | narrow;
+        }
+    }
+    for (int r = 0; r < 8; r++) store_row(w->v + i->dst + r * row_bytes, result[r]);
+    STRATA_NEXT;
+}
+
+#define WMMA(NAME, C, FN, FLAGS) {"v_wmma_" NAME, form::valu, type::b32, type::b32, type::b32, C, nullptr, FN, op_neg_is_sign | op_no_dpp | FLAGS}
+
+static const operation entries[] = {
+    WMMA("f32_16x16x16_f16", type::f32, (wmma_float<element::f16, true>), 0),
+    WMMA("f32_16x16x16_bf16", type::f32, (wmma_float<element::bf16, true>), 0),
+    WMMA("f16_16x16x16_f16", type::f16, (wmma_float<element::f16, false>), 0),
+    WMMA("bf16_16x16x16_bf16", type::b16, (wmma_float<element::bf16, false>), 0),
+    WMMA("i32_16x16x16_iu8", type::i32, wmma_integer<8>, op_int_clamp),
+    WMMA("i32_16x16x16_iu4", type::i32, wmma_integer<4>, op_int_clamp),
+};
+STRATA_TABLE(wmma, entries)
+
+}  // namespace strata::emulator::STRATA_ISA
