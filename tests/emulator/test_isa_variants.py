@@ -1,4 +1,8 @@
-"""The emulator's builds for different host instruction sets compute the same bits, on random bit patterns and special values."""
+"""The emulator's builds for different host instruction sets compute the same bits, on random bit patterns and special values.
+
+One thing is left open, because the chip's choice is not known: which of several NaN operands a fused multiply-add passes on. So an
+operation here meets one NaN operand at most.
+"""
 
 import struct
 from pathlib import Path
@@ -62,7 +66,7 @@ STRATA_KERNEL(256) void half_ops(args g) {
     w(a.x + b.y); w(a.y * b.x); w(static_cast<float>(a.x)); w(static_cast<float>(a.y));
     w(__builtin_fmaf(static_cast<float>(a.x), static_cast<float>(b.y), static_cast<float>(c.x)));
     w(bit_cast<uint32_t>(__builtin_amdgcn_cvt_pkrtz(bit_cast<float>(g.in[i]), bit_cast<float>(g.in[g.items + i]))));
-    w(__builtin_amdgcn_fdot2(a, b, bit_cast<float>(g.in[2 * g.items + i]), false));
+    w(__builtin_amdgcn_fdot2(b, c, bit_cast<float>(g.in[i]), false));
 }
 
 STRATA_KERNEL(256) void integer_ops(args g) {
@@ -162,8 +166,15 @@ SPECIALS = np.array([0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x7F7
                      0xCF000000], np.uint32)
 
 
+def is_nan(words: np.ndarray) -> np.ndarray:
+    """Words that are a NaN as a float, or in one of their halves as f16 or bf16."""
+    halves = [words & 0xFFFF, words >> 16]
+    return np.logical_or.reduce([(half & 0x7FFF) > infinity for half in halves for infinity in (0x7C00, 0x7F80)]) | \
+        ((words & 0x7FFFFFFF) > 0x7F800000)
+
+
 def inputs(seed: int) -> np.ndarray:
-    """Three words an item: random bits, floats of ordinary size, halves of ordinary size, and special values."""
+    """Three words an item: random bits, floats of ordinary size, halves of ordinary size, and special values. NaNs only in the first."""
     rng = np.random.default_rng(seed)
     count = 3 * ITEMS
     words = rng.integers(0, 2**32, count, np.uint32)
@@ -171,7 +182,9 @@ def inputs(seed: int) -> np.ndarray:
     halves = rng.standard_normal(2 * count).astype(np.float16).view(np.uint32)
     kind = rng.integers(0, 8, count)
     words = np.where(kind < 3, floats, np.where(kind < 5, halves, words))
-    return np.where(kind == 7, rng.choice(SPECIALS, count), words).astype(np.uint32)
+    words = np.where(kind == 7, rng.choice(SPECIALS, count), words).astype(np.uint32)
+    words[ITEMS:] = np.where(is_nan(words[ITEMS:]), 0x3C003F80, words[ITEMS:])
+    return words
 
 
 def run_kernels(seed: int, path: str) -> None:
@@ -184,9 +197,11 @@ def run_kernels(seed: int, path: str) -> None:
     data = hip.upload(inputs(seed))
     results = {}
     for name, block in KERNELS.items():
-        items = MATRIX_WAVES * 32 if name == "matrix_ops" else ITEMS
+        matrices = name == "matrix_ops"
+        items = MATRIX_WAVES * 32 if matrices else ITEMS
+        source = data + 4 * ITEMS if matrices else data  # the words without NaN
         out = hip.malloc(4 * RESULTS * items)
-        hip.launch(hip.function(module, name), items // block, block, struct.pack("<QQI4x", data, out, items))
+        hip.launch(hip.function(module, name), items // block, block, struct.pack("<QQI4x", source, out, items))
         results[name] = hip.download(out, (RESULTS, items), np.uint32)
     np.savez(path, **results)
 
