@@ -39,7 +39,7 @@ ffi.cdef("""
     uint64_t strata_hip_counter(const char * name);
     const char * strata_hip_refusal(const struct ggml_tensor * op);
 """)
-lib = ffi.dlopen(str(paths.ggml_folder() / "libggml.so"))
+lib = ffi.dlopen(str(paths.ggml_folder() / "libggml.so.0"))  # the file that libllama.so needs
 
 TYPES = {ffi.string(lib.ggml_type_name(i)).decode(): i for i in range(lib.GGML_TYPE_COUNT)
          if lib.ggml_type_name(i) != ffi.NULL and lib.ggml_blck_size(i) > 0}
