@@ -138,7 +138,7 @@ void builder::source(inst & i, int k, uint32_t code, type t) {
         return;
     }
     if (code == code_dpp8 || code == code_dpp8_fi || code == code_dpp16) {
-        if (k != 0 || is_64(t)) throw not_emulated();
+        if (k != 0 || is_64(t) || !(is_dpp8_ || is_dpp16_)) throw not_emulated();
         const uint32_t n = dpp_word_ & 0xff;
         if (is_16(t) && (encoding_ == encoding::vop1 || encoding_ == encoding::vop2 || encoding_ == encoding::vopc) && n >= 128) {
             i.opsel |= 1;
@@ -541,8 +541,9 @@ void builder::emit(const raw_instruction & raw, std::vector<inst> & out) {
     is_dpp8_ = first == code_dpp8 || first == code_dpp8_fi;
     is_dpp16_ = first == code_dpp16;
     try {
+        if (raw.mnemonic.empty()) throw not_emulated();
         if (encoding_ == encoding::vopd) return vopd(out);
-        const operation * op = raw.mnemonic.empty() ? nullptr : find_operation(program_.isa, raw.mnemonic);
+        const operation * op = find_operation(program_.isa, raw.mnemonic);
         if (!op) throw not_emulated();
         out.push_back(build(*op));
     } catch (const not_emulated &) {
