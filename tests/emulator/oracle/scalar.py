@@ -67,6 +67,8 @@ def _note_tolerance(i: ScalarInstruction, s: Signature, wave: Wave) -> None:
         wave.loose["s", i.destination.n] = [(0, Loose(sf.F16)), (16, Loose(sf.F16))]
     elif s.result.is_float:
         wave.loose["s", i.destination.n] = [(0, Loose(FLOAT_FORMATS["f", s.result.width]))]
+        if s.result.width == 16:  # whether the upper half stays or becomes 0 is not documented
+            wave.alternatives["s", i.destination.n] = [wave.s[i.destination.n] & 0xFFFF]
 
 
 def _rndne(f: sf.Format):

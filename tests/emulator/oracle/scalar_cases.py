@@ -12,7 +12,8 @@ from .signature import signature
 from .wave import EXEC, M0, SCC, VCC, Inline, Literal, S
 
 ENCODINGS = ("SOP1Op", "SOP2Op", "SOPCOp", "SOPKOp")
-NOT_GENERIC = re.compile(r"s_(movrel|getpc|setpc|swappc|rfe|call|getreg|setreg|version|waitcnt|cmpk|subvector|sendmsg)")
+# EXEC has 32 bits here, so the 64-bit forms that read it are left out.
+NOT_GENERIC = re.compile(r"s_(\w+(saveexec|wrexec)_b64|movrel|getpc|setpc|swappc|rfe|call|getreg|setreg|version|waitcnt|cmpk|subvector|sendmsg)")
 D, S0, S1 = 0, 4, 6
 
 
@@ -36,7 +37,7 @@ def forms(name: str) -> list[ScalarInstruction]:
     literal = literals[0]
     if destination is not None:
         result.append(ScalarInstruction(name, S(S0, destination.dwords), sources, literal))
-        if destination.dwords == 1:
+        if destination.dwords == 1 and s.result.width != 16:
             result.append(ScalarInstruction(name, VCC, sources, literal))
             if not name.endswith("exec_b32"):
                 result += [ScalarInstruction(name, M0, sources, literal), ScalarInstruction(name, EXEC, sources, literal)]
@@ -45,7 +46,8 @@ def forms(name: str) -> list[ScalarInstruction]:
         if operand.width == 32:
             others += [Literal(0x80010004), VCC, EXEC, M0, SCC]
         if operand.is_float:
-            others = [Inline(0.5), Inline(-2.0), Inline(3), VCC] + [Literal(0x40490FDB) if operand.width == 32 else Literal(0x3555)]
+            floats = [] if name == "s_cvt_hi_f32_f16" else [Inline(0.5), Inline(-2.0)]  # which half of a constant is it?
+            others = [*floats, Inline(3), VCC] + [Literal(0x40490FDB) if operand.width == 32 else Literal(0x3555)]
         for other in others:
             changed = sources[:n] + (other,) + sources[n + 1 :]
             result.append(ScalarInstruction(name, destination, changed, literal))

@@ -6,11 +6,11 @@ import functools
 import re
 from collections.abc import Iterator
 
-from . import models_control, models_crosslane, models_memory, models_vopd, models_wmma, scalar_cases, vector_cases
+from . import models_control, models_crosslane, models_memory, models_sequence, models_vopd, models_wmma, scalar_cases, vector_cases
 from .assembler import encodable
 from .case import Case, Group, grouped
 
-HAND_WRITTEN = (models_control, models_crosslane, models_memory, models_vopd, models_wmma)
+HAND_WRITTEN = (models_control, models_crosslane, models_memory, models_sequence, models_vopd, models_wmma)
 
 
 def normalise(mnemonic: str) -> str:

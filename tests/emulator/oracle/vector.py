@@ -12,7 +12,7 @@ from .wave import LANES, MASK32, VCC, Loose, V, Wave
 
 # Results that hardware approximates: the emulator promises the correctly rounded value, hardware 1 ulp.
 APPROXIMATE = {"exp", "log", "rcp", "rsq", "sqrt", "sin", "cos"}
-# Of these the f32 forms flush denormal operands and results on hardware.
+# Results that are one of the operands, so that even a NaN's payload is given.
 PAYLOAD_FIXED = {"min", "max", "minmax", "maxmin", "min3", "max3", "med3"}
 
 
@@ -24,7 +24,7 @@ class Modifiers:
     abs: int = 0
     clamp: bool = False
     op_sel: int = 0
-    op_sel_hi: int | None = None  # VOP3P only; its default there is all ones
+    op_sel_hi: int | None = None  # VOP3P only; the default is all ones, for v_fma_mix zero
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def execute(i: VectorInstruction, wave: Wave) -> None:
         cells["SCC"] = Register(wave.scc, 1)
         cells["NEG"] = Cell(Int(i.modifiers.neg, 3))
         cells["OPSEL"] = Cell(Int(i.modifiers.op_sel, 3))
-        cells["OPSEL_HI"] = Cell(Int(7 if i.modifiers.op_sel_hi is None else i.modifiers.op_sel_hi, 3))
+        cells["OPSEL_HI"] = Cell(Int(i.modifiers.op_sel_hi or 0, 3))  # only v_fma_mix reads it, and there the default is 0
         cells["SIMM32"] = Cell(Int(i.literal or 0, 32))
         run(cells)
         if i.modifiers.clamp:
@@ -197,7 +197,7 @@ def _source(i: VectorInstruction, n: int, operand, kind: OperandType, wave: Wave
 def _packed_source(i: VectorInstruction, n: int, operand, kind: OperandType, wave: Wave, lane: int) -> int:
     m = i.modifiers
     if is_mixed(i.mnemonic):
-        half = i.modifiers.op_sel_hi is None or i.modifiers.op_sel_hi >> n & 1
+        half = (i.modifiers.op_sel_hi or 0) >> n & 1
         bits = operand.read(wave, lane, 32, kind.kind)
         sign_bits = 0x80008000 if half else 0x80000000
         if m.abs >> n & 1:
@@ -294,7 +294,7 @@ def _note_tolerance(i: VectorInstruction, s: Signature, d0: Register, lane: int,
     shift = 16 if i.destination_bit else 0
     for kind, low, width in _float_parts(i, s, d0):
         f = FLOAT_FORMATS[kind, width]
-        entry = Loose(f, 1 if approximate else 0, approximate and width == 32)
+        entry = Loose(f, 1 if approximate else 0, approximate and width == 32, any_nan=operation == "div")
         wave.loose.setdefault((i.destination.n + low // 32, lane), []).append((low + shift, entry))
         if entry.flushes and sf.is_denormal(cells["S0"].value.bits, f):
             flushed = dict(cells, S0=Cell(Int(cells["S0"].value.bits & f.sign_bit, 32)), D0=Register(0, 32))
@@ -360,40 +360,61 @@ def _fract(cells: dict) -> None:
     _unary(cells, fract)
 
 
-def _div_scale_f32(cells: dict) -> None:
-    """The pseudo-code with its tests for denormal quotients made on the rounded f32 values, and D0 = S0 where it says nothing."""
-    f = sf.F32
-    x, denominator, numerator = (cells[f"S{n}"].value.bits for n in range(3))
-    lane = cells["laneId"]
-    condition, result = 0, x
-    if sf.is_zero(denominator, f) or sf.is_zero(numerator, f):
-        result = f.nan
-    else:
-        reciprocal = sf.is_denormal(sf.divide(sf.from_int(1, f), denominator, f), f)
-        quotient = sf.is_denormal(sf.divide(numerator, denominator, f), f)
-        if sf.exponent_field(numerator, f) - sf.exponent_field(denominator, f) >= 96:
-            condition = 1
-            if x == denominator:
-                result = sf.scale(x, 64, f)
-        elif sf.is_denormal(denominator, f):
-            result = sf.scale(x, 64, f)
-        elif reciprocal and quotient:
-            condition = 1
-            if x == denominator:
-                result = sf.scale(x, 64, f)
-        elif reciprocal:
-            result = sf.scale(x, -64, f)
-        elif quotient:
-            condition = 1
-            if x == numerator:
-                result = sf.scale(x, 64, f)
-        elif sf.exponent_field(numerator, f) <= 23:
-            result = sf.scale(x, 64, f)
-    cells["D0"].set_typed("f", 32, Float(result, f))
-    cells["VCC"].set(Int(condition << lane, 64))
+def _div_scale(f: sf.Format, far: int, step: int, tiny: int):
+    """v_div_scale. The text leaves D0 alone where nothing is scaled (it is S0), divides in double even for f32 (where 1 / x is never
+    denormal, though the scaling is there to keep v_rcp_f32 away from denormal results), and scales a huge denominator up where its
+    quotient is denormal (which gives infinity; down is what v_div_fmas undoes). The whole division's test shows that these readings
+    fit together.
+    """
+
+    def run(cells: dict) -> None:
+        x, denominator, numerator = (cells[f"S{n}"].value.bits for n in range(3))
+        condition, result = 0, x
+        if sf.is_zero(denominator, f) or sf.is_zero(numerator, f):
+            result = f.nan
+        else:
+            reciprocal = sf.is_denormal(sf.divide(sf.from_int(1, f), denominator, f), f)
+            quotient = sf.is_denormal(sf.divide(numerator, denominator, f), f)
+            if sf.exponent_field(numerator, f) - sf.exponent_field(denominator, f) >= far:
+                condition = 1
+                if x == denominator:
+                    result = sf.scale(x, step, f)
+            elif sf.is_denormal(denominator, f):
+                result = sf.scale(x, step, f)
+            elif reciprocal and quotient:
+                condition = 1
+                if x == denominator:
+                    result = sf.scale(x, -step, f)
+            elif reciprocal:
+                result = sf.scale(x, -step, f)
+            elif quotient:
+                condition = 1
+                if x == numerator:
+                    result = sf.scale(x, step, f)
+            elif sf.exponent_field(numerator, f) <= tiny:
+                result = sf.scale(x, step, f)
+        cells["D0"].set_typed("f", f.width, Float(result, f))
+        cells["VCC"].set(Int(condition << cells["laneId"], 64))
+
+    return run
+
+
+def _div_fmas(f: sf.Format, step: int):
+    """v_div_fmas undoes the scaling: the text's 2 ** 32 fits no case of v_div_scale; the quotient's size says which one it was."""
+
+    def run(cells: dict) -> None:
+        a, b, c = (cells[f"S{n}"].value.bits for n in range(3))
+        result = sf.fma(a, b, c, f)
+        if cells["VCC"].value.bits >> cells["laneId"] & 1:
+            result = sf.scale(result, step if sf.exponent_field(c, f) > f.bias else -step, f)
+        cells["D0"].set_typed("f", f.width, Float(result, f))
+
+    return run
 
 
 OVERRIDES = {
+    "v_div_fmas_f32": _div_fmas(sf.F32, 64),
+    "v_div_fmas_f64": _div_fmas(sf.F64, 128),
     "v_sin_f32": _sin,
     "v_sin_f16": _sin,
     "v_cos_f32": _cos,
@@ -407,7 +428,8 @@ OVERRIDES = {
     "v_fract_f16": _fract,
     "v_fract_f32": _fract,
     "v_fract_f64": _fract,
-    "v_div_scale_f32": _div_scale_f32,
+    "v_div_scale_f32": _div_scale(sf.F32, 96, 64, 23),
+    "v_div_scale_f64": _div_scale(sf.F64, 768, 128, 53),
 } | {f"v_frexp_mant_{t}": (lambda cells: _frexp(cells, False)) for t in ("f16", "f32", "f64")} | {
     f"v_frexp_exp_{t}": (lambda cells: _frexp(cells, True)) for t in ("i16_f16", "i32_f32", "i32_f64")
 }

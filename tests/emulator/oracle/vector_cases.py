@@ -15,7 +15,7 @@ from .wave import NULL, VCC, Inline, Literal, S, V
 
 # Prose, or instructions whose effect is not lane by lane: these have models of their own, or no code object uses them.
 NOT_GENERIC = re.compile(
-    r"v_(readlane|writelane|readfirstlane|permlane|swap|movrel|wmma|dot2acc|pk_fmac|cvt_off|trig_preop|cmpx?_(f|t)_|nop|fmac_dx9|"
+    r"v_(readlane|writelane|readfirstlane|permlane|swap|movrel|wmma|cvt_off|trig_preop|cmpx?_(f|t)_|nop|fmac_dx9|"
     r"mullit|mqsad|qsad|interp|pipeflush|cube)"
 )
 ENCODINGS = {"VOP1Op": ("_e32", "_e64"), "VOP2Op": ("_e32", "_e64"), "VOPCOp": ("_e32", "_e64"), "VOP3Op": ("",), "VOP3SDOp": ("",),
@@ -67,7 +67,7 @@ def input_kinds(name: str) -> dict[int, tuple[str, int]]:
         kinds = dict.fromkeys(kinds, (half if name.endswith("_f16") else "packed i16", 32))
     elif name.startswith("v_dot2"):
         kinds[S0] = kinds[S1] = (half, 32)
-        kinds[S2] = ("f", 32) if "_f32_" in name else ("bf" if "bf16" in name else "f", 16)
+        kinds[D if name == "v_dot2acc_f32_f16" else S2] = ("f", 32) if "_f32_" in name else ("bf" if "bf16" in name else "f", 16)
     elif is_mixed(name):
         kinds = dict.fromkeys(kinds, (half, 32))
     elif is_dot_integer(name):
@@ -107,10 +107,17 @@ def forms(name: str) -> list[VectorInstruction]:
             result.append(VectorInstruction(name, sources=sources, literal=literal, **common))
         common["literal"] = literals[0]
         plain = result[-1]
-        if name.startswith("v_div_scale"):
+        if name.startswith("v_div_scale"):  # S0 must be one of the others
+            result.pop()
             for first in (sources[1], sources[2]):
                 result.append(VectorInstruction(name, sources=(first,) + sources[1:], **common))
             result.append(VectorInstruction(name, sources=(sources[2],) + sources[1:], **(common | {"carry_out": VCC})))
+            result.append(VectorInstruction(name, sources=(sources[1],) + sources[1:], **(common | {"carry_out": NULL})))
+            scalar, constant = scalars[1], Inline(1.0)
+            result.append(VectorInstruction(name, sources=(scalar, scalar, sources[2]), **common))
+            result.append(VectorInstruction(name, sources=(sources[2], scalar, sources[2]), **common))
+            result.append(VectorInstruction(name, sources=(constant, sources[1], constant), **common))
+            continue
         if s.result is not None and s.result.width == s.sources[0].width:  # in place
             result.append(VectorInstruction(name, sources=sources, **(common | {"destination": sources[0]})))
             result.append(VectorInstruction(name, sources=(sources[0],) * len(sources), **(common | {"destination": sources[0]})))

@@ -13,14 +13,15 @@ MASK32 = 0xFFFFFFFF
 
 @dataclass
 class Loose:
-    """How a 32-bit register may differ from the model: it holds floats of `format` (one, or two halves, or half of an f64).
+    """How bits that are a float of `format` may differ from the model's.
 
-    NaNs need only be NaNs; `ulps` is the distance allowed between numbers; `alternatives` are other right values.
+    NaNs need only be quiet NaNs, or any with `any_nan`; `ulps` is the distance allowed between numbers.
     """
 
     format: sf.Format
     ulps: int = 0
-    flushes: bool = False  # hardware may flush denormal results or operands: zero of either sign is right as well
+    flushes: bool = False  # hardware may flush denormal results or operands: a zero of the same sign is right as well
+    any_nan: bool = False
 
 
 @dataclass
