@@ -31,7 +31,7 @@ uint64_t widened(type t, uint32_t literal) {
     }
 }
 bool is_64(type t) { return t == type::b64 || t == type::f64 || t == type::i64; }
-bool is_16(type t) { return t == type::b16 || t == type::f16 || t == type::i16; }
+bool is_16(type t) { return t == type::b16 || t == type::f16 || t == type::bf16 || t == type::i16; }
 bool takes_float_modifiers(type t) { return t == type::f32 || t == type::f64 || t == type::f16; }
 
 /// The value of an inline constant as an operand of type t sees it.
@@ -55,6 +55,7 @@ uint64_t inline_constant(uint32_t code, type t) {
     const uint32_t n = code - code_float_first;
     if (is_64(t)) return twice[n];
     if (t == type::f16 || t == type::pf16) return half[n];
+    if (t == type::bf16) return single[n] >> 16;
     return single[n];
 }
 

@@ -129,7 +129,7 @@ constexpr uint32_t lds_aperture = 0x01000000;
 constexpr uint32_t scratch_aperture = 0x02000000;
 
 /// The types of operands, as far as decoding needs them (how constants are made, how many registers are read).
-enum class type : uint8_t { none, b32, f32, i32, b64, f64, i64, b16, f16, i16, p16, pf16, mask, mix };
+enum class type : uint8_t { none, b32, f32, i32, b64, f64, i64, b16, f16, bf16, i16, p16, pf16, mask, mix };
 
 /// How the decoder fills an inst for an operation.
 enum class form : uint8_t {

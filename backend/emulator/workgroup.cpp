@@ -241,7 +241,7 @@ fault workgroup_runner::describe(const wave & w) const {
         break;
     default:
         f.what = fault::kind::unknown_instruction;
-        what = "this instruction, or this form of it, is not emulated";
+        what = "unknown instruction (or a form of it that is not emulated)";
     }
     f.message = "kernel " + context_.launch.kernel->name + ": " + what + "\n  in `" + code.text(w.pc->pc) + "` at offset " +
                 hex(w.text_begin + w.pc->pc - context_.launch.kernel->entry) + " of the kernel, workgroup (" + std::to_string(w.id[0]) + ", " +

@@ -195,7 +195,8 @@ static STRATA_INLINE f32v rsq_(f32v x) { return convert<f32v>(rsq_double(convert
 
 /// sin(2 pi x) and cos(2 pi x) in double; x in revolutions, finite.
 static STRATA_INLINE f64v sin_turns(f64v x, int quarter) {
-    const f64v f = x - rint_(x);
+    f64v f = x - rint_(x);
+    f = select(i64v(x == 0.0), x, f);  // keeps -0
     const f64v q = rint_(f * 4.0);
     const f64v a = (f - q * 0.25) * 0x1.921fb54442d18p+2;
     const f64v z = a * a;

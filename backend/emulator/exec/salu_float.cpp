@@ -13,7 +13,8 @@ static STRATA_INLINE float max1(float a, float b) { return max_(splatf(a), splat
 static STRATA_INLINE float fma1(float a, float b, float c) { return fma_(splatf(a), splatf(b), splatf(c))[0]; }
 static STRATA_INLINE float unpack(u32 h) { return half_to_float(splat(h & 0xffff))[0]; }
 static STRATA_INLINE float unpack_raw(u32 h) { return half_to_float_raw(splat(h & 0xffff))[0]; }
-/// The upper half of a scalar f16 result is 0.
+/// A scalar f16 result leaves the upper half of its register alone.
+static STRATA_INLINE u32 merge(u32 old, u32 half) { return (old & 0xffff0000u) | half; }
 static STRATA_INLINE u32 pack(float x) { return float_to_half(splatf(x))[0]; }
 static STRATA_INLINE u32 pack_double(double x) { return double_to_half(splatd(x))[0]; }
 static STRATA_INLINE u32 pack_rtz(float a, float b) { return float_to_half_rtz(splatf(a))[0] | float_to_half_rtz(splatf(b))[0] << 16; }
@@ -56,19 +57,19 @@ static const operation entries[] = {
     S1(s_cvt_f32_u32, float, u32, d = float(a)),
     S1(s_cvt_i32_f32, i32, float, d = to_i32(splatf(a))[0]),
     S1(s_cvt_u32_f32, u32, float, d = to_u32(splatf(a))[0]),
-    S1(s_cvt_f16_f32, u32, float, d = pack(a)),
+    S1(s_cvt_f16_f32, u32, float, d = merge(d, pack(a))),
     H1(s_cvt_f32_f16, d = __builtin_bit_cast(u32, unpack(a))),
-    H1(s_cvt_hi_f32_f16, d = __builtin_bit_cast(u32, unpack(a >> 16))),
-    H1(s_ceil_f16, d = pack(ceil_(splatf(unpack(a)))[0])),
-    H1(s_floor_f16, d = pack(floor_(splatf(unpack(a)))[0])),
-    H1(s_trunc_f16, d = pack(trunc_(splatf(unpack(a)))[0])),
-    H1(s_rndne_f16, d = pack(rint_(splatf(unpack(a)))[0])),
-    H2(s_add_f16, d = pack(unpack(a) + unpack(b))),
-    H2(s_sub_f16, d = pack(unpack(a) - unpack(b))),
-    H2(s_mul_f16, d = pack(unpack(a) * unpack(b))),
-    H2(s_min_f16, d = pack(min1(unpack_raw(a), unpack_raw(b)))),
-    H2(s_max_f16, d = pack(max1(unpack_raw(a), unpack_raw(b)))),
-    H2(s_fmac_f16, d = pack_double(double(unpack(a)) * double(unpack(b)) + double(unpack(d)))),
+    S1(s_cvt_hi_f32_f16, float, u32, d = unpack(a >> 16)),
+    H1(s_ceil_f16, d = merge(d, pack(ceil_(splatf(unpack(a)))[0]))),
+    H1(s_floor_f16, d = merge(d, pack(floor_(splatf(unpack(a)))[0]))),
+    H1(s_trunc_f16, d = merge(d, pack(trunc_(splatf(unpack(a)))[0]))),
+    H1(s_rndne_f16, d = merge(d, pack(rint_(splatf(unpack(a)))[0]))),
+    H2(s_add_f16, d = merge(d, pack(unpack(a) + unpack(b)))),
+    H2(s_sub_f16, d = merge(d, pack(unpack(a) - unpack(b)))),
+    H2(s_mul_f16, d = merge(d, pack(unpack(a) * unpack(b)))),
+    H2(s_min_f16, d = merge(d, pack(min1(unpack_raw(a), unpack_raw(b))))),
+    H2(s_max_f16, d = merge(d, pack(max1(unpack_raw(a), unpack_raw(b))))),
+    H2(s_fmac_f16, d = merge(d, pack_double(double(unpack(a)) * double(unpack(b)) + double(unpack(d))))),
 
     COMPARES(f32, float, a, b),
     HC(s_cmp_lt_f16, a < b), HC(s_cmp_eq_f16, a == b), HC(s_cmp_le_f16, a <= b), HC(s_cmp_gt_f16, a > b), HC(s_cmp_lg_f16, a < b || a > b),

@@ -15,7 +15,7 @@ static STRATA_INLINE f32v fma_half(f32v a, f32v b, f32v c) { return round_half(c
 static STRATA_INLINE f32v ldexp_half(f32v a, i32v n) {
     return round_half(convert<f64v>(a) * power_of_two(clamp_i32(n, -200, 200)));
 }
-static STRATA_INLINE f32v exp2_half(f32v x) { return select(is_nan(x), x, round_half(exp2_poly(convert<f64v>(select(is_nan(x), splatf(0), x))))); }
+static STRATA_INLINE f32v exp2_half(f32v x) { return select(is_nan(x), quieted(x), round_half(exp2_poly(convert<f64v>(select(is_nan(x), splatf(0), x))))); }
 static STRATA_INLINE f32v log2_half(f32v x) {
     const i32v usable = (x > 0.0f) & (x < __builtin_inff());
     return select(usable, round_half(log2_poly(convert<f64v>(select(usable, x, splatf(1))))), log2_(x));
@@ -59,15 +59,15 @@ static STRATA_INLINE u32v sat_pk_u8(u32v x) {
 static STRATA_INLINE i32v sat_i16(i32v x) { return clamp_i32(x, -32768, 32767); }
 static STRATA_INLINE u32v sat_sub(u32v a, u32v b) { return select(i32v(a < b), splat(0), a - b); }
 
-// The two products are added one after the other, each step rounded to the result's type.
+// The two products are added one after the other, every product and sum rounded to the result's type.
 static STRATA_INLINE f32v dot2_half(u32v a, u32v b, f32v c) {
-    const f32v first = fma_half(half_to_float(a & 0xffffu), half_to_float(b & 0xffffu), c);
-    return fma_half(half_to_float(a >> 16), half_to_float(b >> 16), first);
+    const f32v first = round_half(c + round_half(half_to_float(a & 0xffffu) * half_to_float(b & 0xffffu)));
+    return first + round_half(half_to_float(a >> 16) * half_to_float(b >> 16));
 }
 static STRATA_INLINE u32v dot2_bfloat(u32v a, u32v b, u32v c) {
-    f32v r = bfloat_to_float(c);
-    r = bfloat_to_float(float_to_bfloat(fma_(bfloat_to_float(a), bfloat_to_float(b), r)));
-    return float_to_bfloat(fma_(bfloat_to_float(a >> 16), bfloat_to_float(b >> 16), r));
+    const auto rounded = [](f32v x) STRATA_LAMBDA { return bfloat_to_float(float_to_bfloat(x)); };
+    const f32v first = rounded(bfloat_to_float(c) + rounded(bfloat_to_float(a) * bfloat_to_float(b)));
+    return float_to_bfloat(first + rounded(bfloat_to_float(a >> 16) * bfloat_to_float(b >> 16)));
 }
 
 #define COMPARES(T, S) \

@@ -71,7 +71,7 @@ static STRATA_INLINE f64v div_scale(f64v s0, f64v s1, f64v s2, uint32_t & bits) 
     f64v r = select(small, up, s0);
     i64v vcc = tiny_quotient;
     r = select(tiny_quotient, select(is2, up, s0), r);
-    r = select(tiny_rcp, select(tiny_quotient, select(is1, up, s0), down), r);
+    r = select(tiny_rcp, select(tiny_quotient, select(is1, down, s0), down), r);
     vcc = select(tiny_rcp, tiny_quotient, vcc);
     r = select(den1, up, r);
     vcc = select(den1, i64v{}, vcc);
@@ -83,8 +83,10 @@ static STRATA_INLINE f64v div_scale(f64v s0, f64v s1, f64v s2, uint32_t & bits) 
 }
 static STRATA_HANDLER(v_div_fmas_f64) {
     const uint32_t lanes = active(w, i);
-    const f64v r = fma_(get<F64>(w, i, 0), get<F64>(w, i, 1), get<F64>(w, i, 2));
-    f64v d = select(mask_lanes64(w->s[slot_vcc]), r * 0x1p64, r);
+    const f64v c = get<F64>(w, i, 2);
+    const f64v r = fma_(get<F64>(w, i, 0), get<F64>(w, i, 1), c);
+    const i64v large = wide_mask(exponent(c) > 1023);
+    f64v d = select(mask_lanes64(w->s[slot_vcc]), select(large, r * 0x1p128, r * 0x1p-128), r);
     if (i->clamp | i->omod) d = output_modifiers(i, d);
     put<F64>(w, i->dst, d, lanes);
     STRATA_NEXT;

@@ -25,14 +25,15 @@ static STRATA_INLINE f32v div_fixup(f32v s0, f32v s1, f32v s2) {
     return select(is_nan(s2), quieted(s2), r);
 }
 
-/// s0 scaled so that s2 / s1 can be computed without overflow or loss; the mask says where div_fmas must scale back.
+/// s0 scaled so that s2 / s1 can be computed without overflow or loss; the mask says where div_fmas must scale back. AMD's text
+/// is contradictory (1 / s1 is never denormal in f64); this reading makes the whole division sequence exact.
 static STRATA_INLINE f32v div_scale(f32v s0, f32v s1, f32v s2, uint32_t & bits) {
     const i32v e1 = as<i32v>(as<u32v>(s1) >> 23 & 0xffu), e2 = as<i32v>(as<u32v>(s2) >> 23 & 0xffu);
     const auto denormal = [](f32v x) STRATA_LAMBDA { return i32v((x != 0.0f) & (abs_(x) < 0x1p-126f)); };
     const i32v bad = (s1 == 0.0f) | (s2 == 0.0f);
     const i32v large = e2 - e1 >= 96;
     const i32v den1 = denormal(s1);
-    const i32v tiny_rcp = convert<i32v>(i64v(abs_(1.0 / convert<f64v>(s1)) < 0x1p-1022)) & (s1 == s1) & (abs_(s1) < __builtin_inff());
+    const i32v tiny_rcp = denormal(1.0f / s1);
     const i32v tiny_quotient = denormal(s2 / s1);
     const i32v small = e2 <= 23;
     const f32v up = ldexp_(s0, i32v{} + 64), down = ldexp_(s0, i32v{} - 64);
@@ -41,7 +42,7 @@ static STRATA_INLINE f32v div_scale(f32v s0, f32v s1, f32v s2, uint32_t & bits) 
     i32v vcc = i32v{};
     r = select(tiny_quotient, select(is2, up, s0), r);
     vcc = vcc | tiny_quotient;
-    r = select(tiny_rcp, select(tiny_quotient, select(is1, up, s0), down), r);
+    r = select(tiny_rcp, select(tiny_quotient, select(is1, down, s0), down), r);
     vcc = select(tiny_rcp, tiny_quotient, vcc);
     r = select(den1, up, r);
     vcc = select(den1, i32v{}, vcc);
@@ -55,7 +56,9 @@ static STRATA_INLINE f32v div_scale(f32v s0, f32v s1, f32v s2, uint32_t & bits) 
 
 static STRATA_INLINE f32v div_fmas(f32v a, f32v b, f32v c, uint32_t vcc) {
     const f32v r = fma_(a, b, c);
-    return select(mask_lanes(vcc), r * 0x1p32f, r);
+    // The quotient's size says which way div_scale scaled.
+    const i32v large = as<i32v>(as<u32v>(c) >> 23 & 0xffu) > 127;
+    return select(mask_lanes(vcc), select(large, r * 0x1p64f, r * 0x1p-64f), r);
 }
 static STRATA_HANDLER(v_div_fmas_f32) {
     const uint32_t lanes = active(w, i);

@@ -138,7 +138,7 @@ static const operation entries[] = {
     WMMA("f32_16x16x16_f16", type::f32, (wmma_float<element::f16, true>), 0),
     WMMA("f32_16x16x16_bf16", type::f32, (wmma_float<element::bf16, true>), 0),
     WMMA("f16_16x16x16_f16", type::f16, (wmma_float<element::f16, false>), 0),
-    WMMA("bf16_16x16x16_bf16", type::b16, (wmma_float<element::bf16, false>), 0),
+    WMMA("bf16_16x16x16_bf16", type::bf16, (wmma_float<element::bf16, false>), 0),
     WMMA("i32_16x16x16_iu8", type::i32, wmma_integer<8>, op_int_clamp),
     WMMA("i32_16x16x16_iu4", type::i32, wmma_integer<4>, op_int_clamp),
 };
