@@ -11,6 +11,7 @@ import pytest
 from support.compile import assemble, compile_hip
 from support.hip import DEVICE_TO_HOST, HipError
 from support.kernels import basic_kernels, store_args
+from support.process import run_python
 
 KERNELS = """
 #include "strata/device.h"
@@ -245,3 +246,18 @@ def test_last_error_is_a_threads_own(hip):
     hip.raw.hipSetDevice(-1)
     hip.call("hipSetDevice", 0)  # a success leaves it
     assert hip.raw.hipGetLastError() == 101
+
+
+def test_a_kernel_that_hangs_is_stopped():
+    done = run_python("""
+from support.hip import HipError, emulator
+from support.kernels import basic_kernels, spin_args
+hip = emulator()
+hip.launch(hip.kernel(basic_kernels(), "spin"), 1, 32, spin_args(hip.malloc(4), 2**31))
+try:
+    hip.synchronize()
+    raise SystemExit("it ended")
+except HipError as e:
+    assert e.name == "hipErrorLaunchTimeOut" and "spin" in e.message and "more than the limit of 50000" in e.message, e
+""", STRATA_EMULATOR_INSTRUCTION_LIMIT=50_000)
+    assert "STRATA_EMULATOR_INSTRUCTION_LIMIT" in done.stderr
