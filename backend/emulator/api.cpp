@@ -26,7 +26,10 @@ stream_ptr find_stream(hipStream_t handle) {
 hip_error device_state() {
     device_queues & queues = device_queues::instance();
     const hip_error sticky = queues.sticky_error();
-    return sticky == hipSuccess ? sticky : fail(sticky, "an earlier kernel has failed: " + queues.sticky_message());
+    if (sticky == hipSuccess) {
+        return sticky;
+    }
+    return fail(sticky, (sticky == hipErrorDeinitialized ? "" : "an earlier kernel has failed: ") + queues.sticky_message());
 }
 
 }  // namespace emulator

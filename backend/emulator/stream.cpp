@@ -59,11 +59,24 @@ void device_queues::at_exit() {
     device_queues & queues = instance();
     std::unique_lock guard(queues.lock_);
     stopping = true;
-    for (const stream_ptr & s : queues.streams_) {
+    const std::vector<stream_ptr> streams = queues.streams_;
+    for (const stream_ptr & s : streams) {
         s->wake.notify_all();
     }
     queues.progress_.notify_all();
     queues.progress_.wait_for(guard, exit_patience, [&] { return queues.workers_ == 0; });
+    for (const stream_ptr & s : streams) {
+        if (s->last && !s->last->done) {
+            queues.refuse_work();
+        }
+    }
+}
+
+// Called with the lock held, when the process is ending: what is in the queues, or comes now, will not be executed.
+void device_queues::refuse_work() {
+    if (sticky_.error == hipSuccess) {
+        sticky_ = {hipErrorDeinitialized, "the process is ending and its last work was dropped"};
+    }
 }
 
 void device_queues::start(const stream_ptr & which) {
@@ -95,6 +108,9 @@ fence_ptr device_queues::submit(const stream_ptr & to, work run, std::vector<fen
     auto done = std::make_shared<fence>();
     {
         std::lock_guard guard(lock_);
+        if (stopping) {
+            refuse_work();
+        }
         if (to == null_) {
             for (const stream_ptr & s : streams_) {
                 if (s != null_ && s->blocking && s->last && !s->last->done) {

@@ -76,6 +76,7 @@ private:
     void start(const stream_ptr & which);
     void worker(const stream_ptr & which);
     void poison(outcome fault);
+    void refuse_work();
     static void at_exit();
 
     std::mutex lock_;

@@ -1,9 +1,12 @@
 """The emulator's threads at the end of a process, in a forked child, and when the library is closed."""
 
+import subprocess
 import time
 
 import pytest
 
+from support.compile import find_clang
+from support.libraries import emulator_library
 from support.process import run_python
 
 START = """
@@ -81,3 +84,39 @@ import _ctypes
 _ctypes.dlclose(hip.raw._handle)
 """, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+LATE_CALLS = """
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+static int (*synchronize)(void), (*copy)(void *, const void *, unsigned long, int), (*release)(void *), (*allocate)(void **, unsigned long);
+static void *first, *second;
+/* Runs after the emulator's own handler, as destructors of a program's globals do. */
+static void late(void) {
+    char bytes[16];
+    const int synchronized = synchronize(), released = release(first), copied = copy(bytes, second, 16, 2);
+    printf("%d %d %d %d", synchronized, released, copied, synchronize());
+    fflush(stdout);
+}
+int main(int argc, char ** argv) {
+    atexit(late);
+    void * library = dlopen(argv[argc - 1], RTLD_NOW);
+    if (!library) return 1;
+    *(void **) &synchronize = dlsym(library, "hipDeviceSynchronize");
+    *(void **) &copy = dlsym(library, "hipMemcpy");
+    *(void **) &release = dlsym(library, "hipFree");
+    *(void **) &allocate = dlsym(library, "hipMalloc");
+    return allocate(&first, 16) || allocate(&second, 16) || synchronize();
+}
+"""
+
+
+def test_calls_after_the_end_do_not_hang(tmp_path):
+    """A program's destructors may still free and synchronize; new work is refused."""
+    source, program = tmp_path / "late.c", tmp_path / "late"
+    source.write_text(LATE_CALLS)
+    subprocess.run([find_clang(), "-x", "c", str(source), "-o", str(program), "-ldl"], check=True)
+    done = subprocess.run([program, emulator_library()], capture_output=True, text=True, timeout=60)
+    # hipSuccess, hipSuccess, hipErrorDeinitialized, hipErrorDeinitialized
+    assert (done.returncode, done.stdout) == (0, "0 0 4 4"), done
