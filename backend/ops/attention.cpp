@@ -108,7 +108,7 @@ void plan(planner & plan, const ggml_tensor * op) {
 
     const uint32_t rows = args.n_q * args.heads_per_kv;
     const bool tiles = rows > max_vector_rows && plan.caps().wmma && !plan.disabled("flash_attn_tile");
-    const uint32_t vector_rows = rows <= 2 ? rows : rows <= 4 ? 4 : 8;
+    const uint32_t vector_rows = rows <= 4 ? rows : 8;
     const uint32_t row_blocks = tiles ? (rows + tile_rows - 1) / tile_rows : (rows + vector_rows - 1) / vector_rows;
     const uint32_t workgroups = row_blocks * args.n_head_kv * args.n_batch;
     split_keys(args, workgroups, plan.caps().compute_units * (tiles ? 1 : 2));

@@ -31,15 +31,31 @@ struct vector_shape {
 template <class Shape, uint32_t R>
 struct vector_lds {
     alignas(16) float out[Shape::waves * Shape::groups][R][Shape::padded];
-    float maximum[Shape::waves][R];
-    float sum[Shape::waves][R];
+    alignas(16) float maximum[Shape::waves][R];
+    alignas(16) float sum[Shape::waves][R];
 };
 
-/// Mask of `unroll` neighbouring keys of a row, of which `count` exist.
-STRATA_DEVICE uint2v load_mask(const char * mask, uint32_t offset, int32_t count) {
-    if (count >= 4) {
-        return mask ? load<uint2v>(mask, offset) : uint2v{0, 0};
-    }
+/// Maximum and sum over the groups of `Lanes` lanes of a wave, of values that the lanes of a group share.
+template <uint32_t Lanes>
+STRATA_DEVICE float max_over_groups(float value) {
+    if constexpr (Lanes <= 16) value = max(value, lane_xor<16>(value));
+    if constexpr (Lanes <= 8) value = max(value, lane_xor<8>(value));
+    if constexpr (Lanes <= 4) value = max(value, lane_xor<4>(value));
+    static_assert(Lanes >= 4);
+    return value;
+}
+
+template <uint32_t Lanes>
+STRATA_DEVICE float sum_over_groups(float value) {
+    if constexpr (Lanes <= 16) value += lane_xor<16>(value);
+    if constexpr (Lanes <= 8) value += lane_xor<8>(value);
+    if constexpr (Lanes <= 4) value += lane_xor<4>(value);
+    static_assert(Lanes >= 4);
+    return value;
+}
+
+/// Mask of 4 neighbouring keys of a row, of which only `count` exist.
+STRATA_DEVICE uint2v tail_mask(const char * mask, uint32_t offset, int32_t count) {
     uint2v words;
     for (int32_t i = 0; i < 2; ++i) {
         const uint32_t low = 2 * i >= count ? 0xfc00u : mask ? load<uint16_t>(mask, offset + i * 4) : 0;
@@ -127,12 +143,30 @@ STRATA_DEVICE void attention_vector(const flash_attn_args & a) {
     for (uint32_t first = begin + wave * shape::keys; first < end; first += shape::waves * shape::keys) {
         const uint32_t key = first + group * unroll;
         const bool partial = first + shape::keys > end;
-        const int32_t count = partial ? static_cast<int32_t>(end - key) : 4;
 
         uint2v words[R];
+        if (partial) {
+            for (uint32_t r = 0; r < R; ++r) {
+                words[r] = tail_mask(mask, mask_row[r] + key * 2, static_cast<int32_t>(end - key));
+            }
+        } else if (mask) {
+            words[0] = load<uint2v>(mask, mask_row[0] + key * 2);
+            if (shared_mask) {
+                for (uint32_t r = 1; r < R; ++r) {
+                    words[r] = words[0];
+                }
+            } else {
+                for (uint32_t r = 1; r < R; ++r) {
+                    words[r] = load<uint2v>(mask, mask_row[r] + key * 2);
+                }
+            }
+        } else {
+            for (uint32_t r = 0; r < R; ++r) {
+                words[r] = uint2v{0, 0};
+            }
+        }
         uint32_t any = 0;
         for (uint32_t r = 0; r < R; ++r) {
-            words[r] = r > 0 && shared_mask ? words[0] : load_mask(mask, mask_row[r] + key * 2, count);
             any |= (words[r][0] ^ packed_minus_infinity) | (words[r][1] ^ packed_minus_infinity);
         }
         if (!any_lane(any != 0)) {
@@ -201,13 +235,21 @@ STRATA_DEVICE void attention_vector(const flash_attn_args & a) {
                 }
             }
         }
-        for (uint32_t u = 0; u < unroll; ++u) {
+        // Two keys at a time: weights and values as f16 pairs.
+        for (uint32_t u = 0; u < unroll; u += 2) {
+            half2 p[R];
             for (uint32_t r = 0; r < R; ++r) {
-                const float p = exp2_fast(s[r][u] - maximum[r]);
-                sum[r] += p;
-                for (uint32_t j = 0; j < chunks; ++j) {
-                    for (uint32_t i = 0; i < 8; ++i) {
-                        out[r][j][i] = fma(static_cast<float>(half_of(values[u][j], i)), p, out[r][j][i]);
+                p[r] = pack_towards_zero(exp2_fast(s[r][u] - maximum[r]), exp2_fast(s[r][u + 1] - maximum[r]));
+                // The sum takes the rounded weights, so that rounding does not bias the mean.
+                sum[r] = dot2(p[r], half2{1, 1}, sum[r]);
+            }
+            for (uint32_t j = 0; j < chunks; ++j) {
+                for (uint32_t i = 0; i < 4; ++i) {
+                    const half2 even = bit_cast<half2>(pack_low(values[u][j][i], values[u + 1][j][i]));
+                    const half2 odd = bit_cast<half2>(pack_high(values[u][j][i], values[u + 1][j][i]));
+                    for (uint32_t r = 0; r < R; ++r) {
+                        out[r][j][2 * i] = dot2(even, p[r], out[r][j][2 * i]);
+                        out[r][j][2 * i + 1] = dot2(odd, p[r], out[r][j][2 * i + 1]);
                     }
                 }
             }
@@ -215,10 +257,13 @@ STRATA_DEVICE void attention_vector(const flash_attn_args & a) {
     }
 
     // The maximum of all groups of all waves, then everything relative to it.
+    float wave_maximum[R];
     for (uint32_t r = 0; r < R; ++r) {
-        const float m = wave_max(maximum[r]);
-        if (lane_id() == 0) {
-            lds.maximum[wave][r] = m;
+        wave_maximum[r] = max_over_groups<shape::lanes>(maximum[r]);
+    }
+    if (lane_id() == 0) {
+        for (uint32_t r = 0; r < R; ++r) {
+            lds.maximum[wave][r] = wave_maximum[r];
         }
     }
     lds_barrier();
@@ -228,7 +273,6 @@ STRATA_DEVICE void attention_vector(const flash_attn_args & a) {
             m = max(m, lds.maximum[w][r]);
         }
         const float factor = exp2_fast(maximum[r] - m);
-        maximum[r] = m;
         for (uint32_t j = 0; j < chunks; ++j) {
             float * to = lds.out[wave * shape::groups + group][r] + (j * shape::lanes + member) * 8;
             for (uint32_t i = 0; i < 2; ++i) {
@@ -236,10 +280,11 @@ STRATA_DEVICE void attention_vector(const flash_attn_args & a) {
                 *reinterpret_cast<float4v *>(to + 4 * i) = float4v{o[0] * factor, o[1] * factor, o[2] * factor, o[3] * factor};
             }
         }
-        // One lane a group counts.
-        const float total = wave_sum(member == 0 ? sum[r] * factor : 0.0f);
-        if (lane_id() == 0) {
-            lds.sum[wave][r] = total;
+        sum[r] = sum_over_groups<shape::lanes>(sum[r] * factor);
+    }
+    if (lane_id() == 0) {
+        for (uint32_t r = 0; r < R; ++r) {
+            lds.sum[wave][r] = sum[r];
         }
     }
     lds_barrier();
@@ -314,6 +359,7 @@ STRATA_DEVICE void attention_combine(const flash_attn_combine_args & a) {
 #define STRATA_ATTENTION_VECTOR_ROWS(D) \
     STRATA_ATTENTION_VECTOR(D, 1)       \
     STRATA_ATTENTION_VECTOR(D, 2)       \
+    STRATA_ATTENTION_VECTOR(D, 3)       \
     STRATA_ATTENTION_VECTOR(D, 4)       \
     STRATA_ATTENTION_VECTOR(D, 8)
 
