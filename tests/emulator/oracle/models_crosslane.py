@@ -36,6 +36,13 @@ def _read_write_lane() -> list[Case]:
     result.append(_case("v_readlane_b32", "v_readlane_b32 vcc_lo, v2, 17", read("vcc_lo", lambda w: 17)))
     result.append(_case("v_readlane_b32", "v_readlane_b32 s4, v2, m0", read("s4", lambda w: w.m0)))
 
+    # VCC_HI is an ordinary SGPR in wave32, and the upper half of a 64-bit VCC
+    def upper(w: Wave) -> None:
+        w.s[3], w.s[8], w.s[9] = w.v[2][25], w.vcc, w.v[2][25]
+
+    code = ["v_readlane_b32 vcc_hi, v2, 25", "s_mov_b32 s3, vcc_hi", "s_mov_b64 s[8:9], vcc"]
+    result.append(Case(("v_readlane_b32", "s_mov_b64"), code, upper))
+
     def write(value_of, lane_of):
         def model(w: Wave) -> None:
             w.v[2][lane_of(w) & 31] = value_of(w)

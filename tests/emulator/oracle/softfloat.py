@@ -147,8 +147,8 @@ def absolute(bits: int, f: Format) -> int:
     return bits & ~f.sign_bit
 
 
-def fma(a: int, b: int, c: int, f: Format, mode: str = NEAREST_EVEN) -> int:
-    """a * b + c with one rounding."""
+def fma(a: int, b: int, c: int, f: Format, mode: str = NEAREST_EVEN, power: int = 0) -> int:
+    """(a * b + c) * 2**power with one rounding."""
     for x in (a, b, c):
         if is_nan(x, f):
             return quiet(x, f)
@@ -167,7 +167,7 @@ def fma(a: int, b: int, c: int, f: Format, mode: str = NEAREST_EVEN) -> int:
     mp, ep = ma * mb, ea + eb
     e = min(ep, ec)
     total = (mp << (ep - e)) + (mc << (ec - e))
-    return from_scaled(total, e, f, mode, product_sign & sign(c, f))
+    return from_scaled(total, e + power, f, mode, product_sign & sign(c, f))
 
 
 def add(a: int, b: int, f: Format, mode: str = NEAREST_EVEN) -> int:

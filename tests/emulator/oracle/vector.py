@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from . import pcode
 from . import softfloat as sf
+from .saturation import saturated
 from .signature import OperandType, Signature, signature
 from .values import FLOAT_FORMATS, Cell, Float, Int, Register
-from .wave import LANES, MASK32, VCC, Loose, V, Wave
+from .wave import LANES, VCC, Loose, V, Wave
 
 # Results that hardware approximates: the emulator promises the correctly rounded value, hardware 1 ulp.
 APPROXIMATE = {"exp", "log", "rcp", "rsq", "sqrt", "sin", "cos"}
@@ -236,39 +237,7 @@ def _clamp(i: VectorInstruction, s: Signature, d0: Register, cells: dict) -> Non
             bits = one
         d0.set_slice(low + width - 1, low, Int(bits, width))
     if not _float_parts(i, s, d0):
-        d0.set_slice(31, 0, Int(saturated(i.mnemonic, cells), 32))
-
-
-def saturated(mnemonic: str, cells: dict) -> int:
-    """The 32-bit result of an integer instruction with clamp."""
-    a, b = cells["S0"].value.bits, cells["S1"].value.bits
-
-    def signed(x: int) -> int:
-        return x - (1 << 32) if x >> 31 else x
-
-    if mnemonic in ("v_add_nc_u32", "v_add_co_u32"):
-        return min(a + b, MASK32)
-    if mnemonic in ("v_sub_nc_u32", "v_sub_co_u32"):
-        return max(a - b, 0)
-    if mnemonic in ("v_subrev_nc_u32", "v_subrev_co_u32"):
-        return max(b - a, 0)
-    if mnemonic in ("v_add_nc_i32", "v_sub_nc_i32"):
-        value = signed(a) + signed(b) if "add" in mnemonic else signed(a) - signed(b)
-        return max(-(1 << 31), min((1 << 31) - 1, value)) & MASK32
-    if is_dot_integer(mnemonic):
-        c = cells["S2"].value.bits
-        width = 8 if "dot4" in mnemonic else 4
-        negative = cells["NEG"].value.bits if "_iu" in mnemonic else 0
-        total = signed(c) if "_iu" in mnemonic else c
-        for k in range(32 // width):
-            x, y = (v >> (k * width) & ((1 << width) - 1) for v in (a, b))
-            x -= (x >> (width - 1)) << width if negative & 1 else 0
-            y -= (y >> (width - 1)) << width if negative & 2 else 0
-            total += x * y
-        if "_iu" in mnemonic:
-            return max(-(1 << 31), min((1 << 31) - 1, total)) & MASK32
-        return min(total, MASK32)
-    raise KeyError(f"no saturating form of {mnemonic} is modelled")
+        d0.set_slice(31, 0, Int(saturated(i.mnemonic, cells, d0.bits), 32))
 
 
 def _float_parts(i: VectorInstruction, s: Signature, d0: Register) -> list[tuple[str, int, int]]:
@@ -400,19 +369,36 @@ def _div_scale(f: sf.Format, far: int, step: int, tiny: int):
 
 
 def _div_fmas(f: sf.Format, step: int):
-    """v_div_fmas undoes the scaling: the text's 2 ** 32 fits no case of v_div_scale; the quotient's size says which one it was."""
+    """v_div_fmas undoes the scaling: the text's 2 ** 32 fits no case of v_div_scale; the quotient's size says which one it was.
+    A denormal f32 quotient is rounded once, or division would not be correctly rounded; f64 is rounded, then scaled.
+    """
 
     def run(cells: dict) -> None:
         a, b, c = (cells[f"S{n}"].value.bits for n in range(3))
-        result = sf.fma(a, b, c, f)
+        power = 0
         if cells["VCC"].value.bits >> cells["laneId"] & 1:
-            result = sf.scale(result, step if sf.exponent_field(c, f) > f.bias else -step, f)
+            power = step if sf.exponent_field(c, f) > f.bias else -step
+        result = sf.fma(a, b, c, f, power=power) if f is sf.F32 else sf.scale(sf.fma(a, b, c, f), power, f)
         cells["D0"].set_typed("f", f.width, Float(result, f))
 
     return run
 
 
+def _div_fixup(f: sf.Format, name: str):
+    """v_div_fixup. Where a quotient overflows, the steps before give NaN (infinity times zero) as S0; the text would keep it."""
+
+    def run(cells: dict) -> None:
+        quotient, denominator, numerator = (cells[f"S{n}"].value.bits for n in range(3))
+        if sf.is_nan(quotient, f):
+            sign = sf.sign(denominator, f) ^ sf.sign(numerator, f)
+            cells = dict(cells, S0=Cell(Int(f.infinity | (f.sign_bit if sign else 0), f.width)))
+        pcode.compiled(name)(cells)
+
+    return run
+
+
 OVERRIDES = {
+    "v_div_fixup_f32": _div_fixup(sf.F32, "v_div_fixup_f32"),
     "v_div_fmas_f32": _div_fmas(sf.F32, 64),
     "v_div_fmas_f64": _div_fmas(sf.F64, 128),
     "v_sin_f32": _sin,

@@ -8,9 +8,9 @@ import re
 from . import pcode
 from .case import Case
 from .lanes import Dpp, Dpp8
+from .saturation import saturating
 from .signature import signature
-from .vector import Modifiers, VectorInstruction, assembly, execute, is_dot_integer, is_mixed, saturated
-from .values import Cell, Int
+from .vector import Modifiers, VectorInstruction, assembly, execute, is_dot_integer, is_mixed
 from .wave import NULL, VCC, Inline, Literal, S, V
 
 # Prose, or instructions whose effect is not lane by lane: these have models of their own, or no code object uses them.
@@ -159,9 +159,11 @@ def _modified(name: str, plain: VectorInstruction) -> list[VectorInstruction]:
     count = len(s.sources)
     everything = (1 << count) - 1
     wanted: list[Modifiers] = []
-    floats = sum(1 << n for n, o in enumerate(s.sources) if o.is_float)
+    floats = sum(1 << n for n, o in enumerate(s.sources) if o.is_float or name == "v_cndmask_b32")
     if name.startswith("v_pk_"):
         wanted += [Modifiers(op_sel=1), Modifiers(op_sel=everything, op_sel_hi=0), Modifiers(op_sel_hi=everything & 5), Modifiers(op_sel=2, op_sel_hi=1)]
+        if saturating(name):
+            wanted += [Modifiers(clamp=True), Modifiers(clamp=True, op_sel=1)]
         if name.endswith("_f16"):
             wanted += [Modifiers(neg=1), Modifiers(abs=2), Modifiers(neg=everything, abs=5 & everything, op_sel=1), Modifiers(clamp=True)]
     elif is_mixed(name):
@@ -180,7 +182,7 @@ def _modified(name: str, plain: VectorInstruction) -> list[VectorInstruction]:
             wanted += [Modifiers(neg=floats), Modifiers(abs=floats), Modifiers(neg=floats, abs=floats), Modifiers(neg=1 & floats), Modifiers(abs=2 & floats)]
         if s.result is not None and s.result.is_float and not name.startswith(("v_div_scale", "v_pack_")):
             wanted.append(Modifiers(clamp=True))
-        elif s.result is not None and _saturates(name):
+        elif saturating(name):
             wanted.append(Modifiers(clamp=True))
         halves = sum(1 << n for n, o in enumerate(s.sources) if o.width == 16)
         half_result = s.result is not None and s.result.width == 16
@@ -192,15 +194,6 @@ def _modified(name: str, plain: VectorInstruction) -> list[VectorInstruction]:
         if m != Modifiers() and m not in seen:
             seen.append(m)
     return [VectorInstruction(name, plain.destination, plain.sources, plain.encoding, plain.carry_out, plain.carry_in, m, None, plain.literal) for m in seen]
-
-
-def _saturates(name: str) -> bool:
-    cells = {f"S{n}": Cell(Int(0, 32)) for n in range(3)} | {"NEG": Cell(Int(0, 3))}
-    try:
-        saturated(name, cells)
-    except KeyError:
-        return False
-    return True
 
 
 def _dpp(name: str, plain: VectorInstruction) -> list[VectorInstruction]:
