@@ -1,7 +1,8 @@
 // MUL_MAT: weights of any supported type times f32 (or, for f16 weights, f16) activations.
 //
-// One to eight columns go through a mat-vec (quantized weights: dot4 against activations quantized once a node), more through WMMA tiles. Dimensions
-// that share a weight matrix become columns of one product: several sequences, or the query heads of one key head, read the weights once.
+// One to eight columns go through a mat-vec (quantized weights: dot4 against activations quantized once a node), more through WMMA tiles.
+// Dimensions that share a weight matrix become columns of one product: several sequences, or the query heads of one key head, read the
+// weights once.
 #include "ops/op.h"
 
 #include <string>
@@ -80,8 +81,8 @@ struct product {
     std::size_t column_stride, stride2, stride3;   ///< of the activations, bytes
 };
 
-/// Joins dimensions of the activations that share a weight matrix. `any_stride`: the activations are copied on the way (quantized), so their
-/// strides do not matter; else a column stride must remain.
+/// Joins dimensions of the activations that share a weight matrix. `any_stride`: the activations are copied on the way (quantized), so
+/// their strides do not matter; else a column stride must remain.
 product fold(const ggml_tensor * w, const ggml_tensor * x, bool any_stride) {
     product p = {x->ne[1], x->ne[2], x->ne[3], x->ne[2] / w->ne[2], x->ne[3] / w->ne[3], x->nb[1], x->nb[2], x->nb[3]};
     const auto join = [&](int64_t count, std::size_t stride) {
@@ -198,7 +199,8 @@ void plan_quantized(planner & plan, const ggml_tensor * op) {
     } else {
         const uint32_t tile = column_tile(plan.caps(), rows, p.columns, matrices);
         const std::string kernel = "mul_mat_" + type + "_j" + std::to_string(tile);
-        plan.launch(("mul_mat_" + type).c_str(), kernel.c_str(), {tiles(rows, 128), tiles(p.columns, tile), matrices}, {tile > 64 ? 256u : 128u}, args);
+        const dims grid = {tiles(rows, 128), tiles(p.columns, tile), matrices};
+        plan.launch(("mul_mat_" + type).c_str(), kernel.c_str(), grid, {tile > 64 ? 256u : 128u}, args);
     }
 }
 

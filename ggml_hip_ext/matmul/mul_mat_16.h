@@ -1,7 +1,8 @@
 // f16 or bf16 weights times many columns: WMMA with f32 accumulation on tiles in LDS; activations are rounded to the type of the weights.
 //
-// A workgroup of four waves makes 128 rows x Columns columns of the result in steps of 64 along k, a wave 32 rows of them. The next step's values
-// lie in registers while a step is multiplied. Beyond the end of k the tiles hold zeros. Activations are the A operand, weights the B operand.
+// A workgroup of four waves makes 128 rows x Columns columns of the result in steps of 64 along k, a wave 32 rows of them. The next
+// step's values lie in registers while a step is multiplied. Beyond the end of k the tiles hold zeros. Activations are the A operand,
+// weights the B operand.
 #pragma once
 
 #include "store_tile.h"
@@ -15,32 +16,31 @@ template <class Weight, class From>
 STRATA_DEVICE uint4v load_rounded(const void * base, uint32_t row_offset, uint32_t k, uint32_t end) {
     uint4v packed = {0, 0, 0, 0};
     if (k + 8 <= end) {
-        const auto raw = From::load8(base, row_offset + k * From::size);
-        if constexpr (From::size == 2) {
+        const auto raw = load_eight<From>(base, row_offset + k * element_size<From>);
+        if constexpr (element_size<From> == 2) {
             packed = bit_cast<uint4v>(raw);
         } else {
 #pragma unroll
             for (uint32_t i = 0; i < 4; ++i) {
-                packed[i] = Weight::bits(From::get(raw, 2 * i)) | Weight::bits(From::get(raw, 2 * i + 1)) << 16;
+                packed[i] = bits_of<Weight>(From::to_float(raw[2 * i])) | bits_of<Weight>(From::to_float(raw[2 * i + 1])) << 16;
             }
         }
     } else if (k < end) {
-        // Values enter at the low end, last one first; a loop, because this is the rare end of an odd row and would be most of the kernel's code.
+        // Values enter at the low end, last one first; a loop, because this is the rare end of an odd row and would be most of the code.
 #pragma clang loop unroll(disable)
         for (uint32_t i = 8; i-- > 0;) {
-            const uint32_t bits = k + i < end ? Weight::bits(From::load1(base, row_offset + (k + i) * From::size)) : 0;
-            packed = {packed.x << 16 | bits, packed.y << 16 | packed.x >> 16, packed.z << 16 | packed.y >> 16, packed.w << 16 | packed.z >> 16};
+            const uint32_t bits = k + i < end ? bits_of<Weight>(load_float<From>(base, row_offset + (k + i) * element_size<From>)) : 0;
+            packed = {packed.x << 16 | bits, packed.y << 16 | packed.x >> 16, packed.z << 16 | packed.y >> 16,
+                      packed.w << 16 | packed.z >> 16};
         }
     }
     return packed;
 }
 
-STRATA_DEVICE uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
-
 /// Grid: tiles of rows, tiles of columns, matrices.
 template <class Weight, class Activation, uint32_t Columns>
 STRATA_DEVICE void mul_mat_16(const mul_mat_f_args & a) {
-    using fragment = typename Weight::fragment;
+    using fragment = typename fragment_of<Weight>::type;
     constexpr uint32_t rows = 128, threads = 128, k_step = 64, row_words = k_step / 8, pitch = k_step * 2 + 16;
     constexpr uint32_t thread_weights = rows * row_words / threads, thread_activations = Columns * row_words / threads;
     constexpr uint32_t row_tiles = 2, column_tiles = Columns / 16;
@@ -51,7 +51,8 @@ STRATA_DEVICE void mul_mat_16(const mul_mat_f_args & a) {
     const uint32_t thread = thread_x(), wave = uniform(thread / wave_size), z = block_z();
     const uint32_t first_row = block_x() * rows, first_column = block_y() * Columns;
     const uint32_t last_row = a.rows - 1 - first_row, last_column = a.columns - 1 - first_column;   // seen from the tile's corner
-    const char * weights = static_cast<const char *>(a.weights) + weight_matrix_offset(a.batches, z) + static_cast<uint64_t>(first_row) * a.stride1;
+    const char * weights = static_cast<const char *>(a.weights) + weight_matrix_offset(a.batches, z) +
+                           static_cast<uint64_t>(first_row) * a.stride1;
     const char * activations = static_cast<const char *>(a.activations) + activation_matrix_offset(a, z) +
                                static_cast<uint64_t>(first_column) * a.column_stride;
 

@@ -1,10 +1,9 @@
-// f32 weights times many columns of f32, by fma: a workgroup makes 64 x 64 results, a work-item 4 rows x 8 columns of them, in steps of 16 along k.
+// f32 weights times many columns of f32, by fma: a workgroup makes 64 x 64 results, a work-item 4 rows x 8 columns of them, in steps of
+// 16 along k.
 #include "strata/args/mul_mat.h"
 #include "strata/memory.h"
 
 namespace strata {
-
-STRATA_DEVICE uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 /// Four values from k on, zeros from k = end on.
 STRATA_DEVICE float4v load_four(const char * base, uint32_t row_offset, uint32_t k, uint32_t end) {
@@ -31,7 +30,8 @@ STRATA_KERNEL(128) void mul_mat_f32_f32(mul_mat_f_args a) {
     const uint32_t thread = thread_x(), z = block_z();
     const uint32_t first_row = block_x() * side, first_column = block_y() * side;
     const uint32_t last_row = a.rows - 1 - first_row, last_column = a.columns - 1 - first_column;   // seen from the tile's corner
-    const char * weights = static_cast<const char *>(a.weights) + weight_matrix_offset(a.batches, z) + static_cast<uint64_t>(first_row) * a.stride1;
+    const char * weights = static_cast<const char *>(a.weights) + weight_matrix_offset(a.batches, z) +
+                           static_cast<uint64_t>(first_row) * a.stride1;
     const char * activations = static_cast<const char *>(a.activations) + activation_matrix_offset(a, z) +
                                static_cast<uint64_t>(first_column) * a.column_stride;
 

@@ -25,8 +25,6 @@ struct mul_mat_q_shape {
 /// Where activation column c of 16 lies among the scales: those of the eight D elements of a lane are neighbours.
 STRATA_DEVICE uint32_t scale_slot(uint32_t c) { return (c & ~15u) | (c & 1) << 3 | (c >> 1 & 7); }
 
-STRATA_DEVICE uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
-
 /// Grid: tiles of rows, tiles of columns, matrices.
 template <class Type, uint32_t Columns>
 STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
@@ -53,7 +51,8 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
     const uint32_t first_row = block_x() * rows, first_column = block_y() * Columns, z = block_z();
     const uint32_t last_row = a.rows - 1 - first_row, last_column = a.columns - 1 - first_column;   // seen from the tile's corner
 
-    const char * weights = static_cast<const char *>(a.weights) + weight_matrix_offset(a.batches, z) + static_cast<uint64_t>(first_row) * a.stride1;
+    const char * weights = static_cast<const char *>(a.weights) + weight_matrix_offset(a.batches, z) +
+                           static_cast<uint64_t>(first_row) * a.stride1;
     const uint64_t flat_column = static_cast<uint64_t>(z) * a.columns + first_column;
     const uint32_t meta_pitch = a.k / 32 * sizeof(q8_1_meta);
     const char * values = static_cast<const char *>(a.values) + flat_column * a.k;
@@ -192,7 +191,8 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
                         const int8v first = wmma(x.x[0], w[r][0], zero), second = wmma(x.x[1], w[r][1], zero);
 #pragma unroll
                         for (uint32_t i = 0; i < 8; ++i) {
-                            const float sum = __builtin_fmaf(static_cast<float>(second[i]), scale[r][1], static_cast<float>(first[i]) * scale[r][0]);
+                            const float first_half = static_cast<float>(first[i]) * scale[r][0];
+                            const float sum = __builtin_fmaf(static_cast<float>(second[i]), scale[r][1], first_half);
                             acc[c][r][i] = __builtin_fmaf(sum, x.d[i], acc[c][r][i]);
                         }
                     }

@@ -6,8 +6,8 @@
 
 namespace strata {
 
-/// Writes 32 rows x 16 ColumnTiles columns to `dst` (uniform; the corner), whose columns are `pitch` floats apart. Only the first `rows` rows and
-/// `columns` columns exist; either may be zero or negative.
+/// Writes 32 rows x 16 ColumnTiles columns to `dst` (uniform; the corner), whose columns are `pitch` floats apart. Only the first `rows`
+/// rows and `columns` columns exist; either may be zero or negative.
 template <uint32_t ColumnTiles>
 STRATA_DEVICE void store_tile(float * dst, uint32_t pitch, const float8 (&acc)[ColumnTiles][2], int32_t rows, int32_t columns) {
     const int32_t row = static_cast<int32_t>(wmma_lane_index()), half_row = static_cast<int32_t>(lane_id() >> 4);

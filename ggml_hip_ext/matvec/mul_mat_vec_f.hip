@@ -1,5 +1,6 @@
-// f32, f16 and bf16 weights times one to eight columns, accumulated in f32: 8 or 32 lanes a row, eight values a lane at a time. The order of the
-// additions depends on k alone, not on the number of columns: a lane adds groups of eight in ascending order, then the lanes are added as a butterfly.
+// f32, f16 and bf16 weights times one to eight columns, accumulated in f32: 8 or 32 lanes a row, eight values a lane at a time. The order
+// of the additions depends on k alone, not on the number of columns: a lane adds groups of eight in ascending order, then the lanes are
+// added as a butterfly.
 #include "strata/args/mul_mat.h"
 #include "strata/floats.h"
 #include "strata/reduce.h"
@@ -19,26 +20,27 @@ STRATA_DEVICE void mul_mat_vec_f(const mul_mat_f_args & a) {
     if (row_in_wave > a.rows - 1 - first_row) {
         row_in_wave = a.rows - 1 - first_row;   // reads the last row again, stores nothing
     }
-    const char * weights = static_cast<const char *>(a.weights) + weight_matrix_offset(a.batches, z) + static_cast<uint64_t>(first_row) * a.stride1;
+    const char * weights = static_cast<const char *>(a.weights) + weight_matrix_offset(a.batches, z) +
+                           static_cast<uint64_t>(first_row) * a.stride1;
     const char * activations = static_cast<const char *>(a.activations) + activation_matrix_offset(a, z);
 
-    uint32_t weight_at = lane * 8 * Weight::size, activation_at = lane * 8 * Activation::size;
+    uint32_t weight_at = lane * 8 * element_size<Weight>, activation_at = lane * 8 * element_size<Activation>;
     if constexpr (wave_rows > 1) {
         weight_at += row_in_wave * a.stride1;
     }
     float sums[Columns] = {};
     const auto step = [&] {
-        const auto w = Weight::load8(weights, weight_at);
+        const auto w = load_eight<Weight>(weights, weight_at);
 #pragma unroll
         for (uint32_t c = 0; c < Columns; ++c) {
-            const auto x = Activation::load8(activations + static_cast<uint64_t>(c) * a.column_stride, activation_at);
+            const auto x = load_eight<Activation>(activations + static_cast<uint64_t>(c) * a.column_stride, activation_at);
 #pragma unroll
             for (uint32_t i = 0; i < 8; ++i) {
-                sums[c] = __builtin_fmaf(Weight::get(w, i), Activation::get(x, i), sums[c]);
+                sums[c] = __builtin_fmaf(Weight::to_float(w[i]), Activation::to_float(x[i]), sums[c]);
             }
         }
-        weight_at += Lanes * 8 * Weight::size;
-        activation_at += Lanes * 8 * Activation::size;
+        weight_at += Lanes * 8 * element_size<Weight>;
+        activation_at += Lanes * 8 * element_size<Activation>;
     };
     uint32_t eights = a.k / 8;
     for (; eights >= Lanes; eights -= Lanes) {
@@ -49,10 +51,11 @@ STRATA_DEVICE void mul_mat_vec_f(const mul_mat_f_args & a) {
     }
     const uint32_t k = a.k / 8 * 8 + lane;   // one value a lane for the rest
     if (a.k % 8 != 0 && k < a.k) {
-        const float w = Weight::load1(weights, k * Weight::size + (wave_rows > 1 ? row_in_wave * a.stride1 : 0));
+        const float w = load_float<Weight>(weights, k * element_size<Weight> + (wave_rows > 1 ? row_in_wave * a.stride1 : 0));
 #pragma unroll
         for (uint32_t c = 0; c < Columns; ++c) {
-            sums[c] = __builtin_fmaf(w, Activation::load1(activations + static_cast<uint64_t>(c) * a.column_stride, k * Activation::size), sums[c]);
+            const char * column = activations + static_cast<uint64_t>(c) * a.column_stride;
+            sums[c] = __builtin_fmaf(w, load_float<Activation>(column, k * element_size<Activation>), sums[c]);
         }
     }
 #pragma unroll

@@ -1,5 +1,6 @@
-// Quantized weights times one to eight columns of quantized activations: dot4, a wave for each group of rows. Every row is summed in the same
-// order whatever the number of columns and of rows a wave has: lane l adds pieces l, l + 32, ... and the lanes are added as a butterfly.
+// Quantized weights times one to eight columns of quantized activations: dot4, a wave for each group of rows. Every row is summed in the
+// same order whatever the number of columns and of rows a wave has: lane l adds pieces l, l + 32, ... and the lanes are added as a
+// butterfly.
 #pragma once
 
 #include "strata/args/mul_mat.h"

@@ -1,5 +1,5 @@
-"""The building blocks of kernels in ggml_hip_ext/include/strata, each in a small kernel of its own: reductions, matrix fragments, unaligned access,
-dot products, float types and the dequantization of single weights."""
+"""The building blocks of kernels in ggml_hip_ext/include/strata, each in a small kernel of its own: reductions, matrix fragments,
+unaligned access, dot products, float types and the dequantization of single weights."""
 import struct
 
 import numpy as np
@@ -98,23 +98,24 @@ STRATA_KERNEL(32) void dots(io a) {
 }
 
 template <class T> STRATA_DEVICE void widen(io a) {
-    const auto raw = T::load8(a.in, thread_x() * 8 * T::size);
+    const auto raw = load_eight<T>(a.in, thread_x() * 8 * element_size<T>);
     for (uint32_t i = 0; i < 8; ++i) {
-        ((float *) a.out)[thread_x() * 8 + i] = T::get(raw, i);
-        ((float *) a.out)[256 + thread_x() * 8 + i] = T::load1(a.in, (thread_x() * 8 + i) * T::size);
+        ((float *) a.out)[thread_x() * 8 + i] = T::to_float(raw[i]);
+        ((float *) a.out)[256 + thread_x() * 8 + i] = load_float<T>(a.in, (thread_x() * 8 + i) * element_size<T>);
     }
 }
 STRATA_KERNEL(32) void widen_f16(io a) { widen<f16>(a); }
 STRATA_KERNEL(32) void widen_bf16(io a) { widen<bf16>(a); }
 STRATA_KERNEL(32) void widen_f32(io a) { widen<f32>(a); }
 STRATA_KERNEL(256) void narrow(io a) {
-    ((uint32_t *) a.out)[thread_x()] = f16::bits(((const float *) a.in)[thread_x()]);
-    ((uint32_t *) a.out)[256 + thread_x()] = bf16::bits(((const float *) a.in)[thread_x()]);
+    ((uint32_t *) a.out)[thread_x()] = bits_of<f16>(((const float *) a.in)[thread_x()]);
+    ((uint32_t *) a.out)[256 + thread_x()] = bits_of<bf16>(((const float *) a.in)[thread_x()]);
 }
 
 #define DEQUANTIZE(type) STRATA_KERNEL(256) void dequantize_##type(io a) { \\
     ((float *) a.out)[block_x() * 256 + thread_x()] = \\
-        dequantize(((const block_##type *) a.in)[(block_x() * 256 + thread_x()) / block_##type::elements], thread_x() % block_##type::elements); }
+        dequantize(((const block_##type *) a.in)[(block_x() * 256 + thread_x()) / block_##type::elements], \\
+                   thread_x() % block_##type::elements); }
 DEQUANTIZE(q4_0) DEQUANTIZE(q4_1) DEQUANTIZE(q5_0) DEQUANTIZE(q5_1) DEQUANTIZE(q8_0) DEQUANTIZE(q4_K) DEQUANTIZE(q5_K) DEQUANTIZE(q6_K)
 """
 

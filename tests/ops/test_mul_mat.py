@@ -1,7 +1,7 @@
 """MUL_MAT against float64 references, for every weight type, at awkward shapes, strides and broadcasts.
 
-Activations that meet quantized weights are rounded to q8_1 first, and those that meet f16 or bf16 weights in a tile to f16 or bf16. The references do
-the same rounding in numpy, so that the bounds below are those of float32 summation alone and a wrong bit of a weight shows.
+Activations that meet quantized weights are rounded to q8_1 first, and those that meet f16 or bf16 weights in a tile to f16 or bf16. The
+references do the same rounding in numpy, so that the bounds below are those of float32 summation alone and a wrong bit of a weight shows.
 """
 import numpy as np
 import pytest
@@ -60,7 +60,8 @@ def check(rng, type, m, n, k):
     x = rng.standard_normal((n, k), dtype=np.float32)
     out = run_op(lambda g, a, b: g.mul_mat(a, b), w, x).reshape(n, m)
     assert_product(out, w_values, rounded(x, type, n))
-    assert nmse(out, x.astype(np.float64) @ w_values.T) < 2e-4   # against unrounded activations
+    if out.size >= 200:   # against unrounded activations, where there are enough results for a mean
+        assert nmse(out, x.astype(np.float64) @ w_values.T) < 2e-4
     return w, x, out
 
 
@@ -104,7 +105,7 @@ def test_many_rows(type):
 
 @pytest.mark.parametrize("type", list(BLOCKS))
 def test_widest_tile(type):
-    """Enough matrices that tiles of 128 columns are used, and their last columns are missing; the first 64 columns alone give the same bits."""
+    """Enough matrices that tiles of 128 columns are used, the last ones missing; the first 64 columns alone give the same bits."""
     rng = new_rng()
     k = BLOCKS[type] * 2
     w, w_values = weights(rng, (45, 21, k), type)
@@ -137,7 +138,8 @@ def test_broadcast(type):
     """Weight matrices shared by several activation matrices, in either dimension and in both."""
     rng = new_rng()
     k = 48 if type in FLOATS else 256
-    for channels, samples, ratio2, ratio3 in ((1, 1, 3, 1), (1, 1, 2, 3), (2, 1, 4, 1), (3, 2, 1, 1), (3, 2, 2, 2), (1, 3, 5, 1), (2, 1, 1, 2)):
+    for channels, samples, ratio2, ratio3 in ((1, 1, 3, 1), (1, 1, 2, 3), (2, 1, 4, 1), (3, 2, 1, 1), (3, 2, 2, 2), (1, 3, 5, 1),
+                                              (2, 1, 1, 2)):
         for n in (1, 3, 20):
             w, w_values = weights(rng, (samples, channels, 19, k), type)
             x = rng.standard_normal((samples * ratio3, channels * ratio2, n, k), dtype=np.float32)

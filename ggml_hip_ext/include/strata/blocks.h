@@ -46,8 +46,8 @@ struct block_q8_0 {
     int8_t qs[32];
 };
 
-/// 256 weights d * scale * q - dmin * min in eight sub-blocks of 32. Six-bit scales and mins: bytes 0-3 of `scales` hold the low six bits of
-/// scale 0-3, bytes 4-7 those of min 0-3, bytes 8-11 the low nibbles of scale (low) and min (high) 4-7, whose top two bits are the top two bits
+/// 256 weights d * scale * q - dmin * min in eight sub-blocks of 32. Six-bit scales and mins: bytes 0-3 of `scales` hold scale 0-3 in their
+/// low six bits, bytes 4-7 min 0-3, bytes 8-11 the low nibbles of scale (low) and min (high) 4-7, whose top two bits are the top two bits
 /// of bytes 0-3 (scales) and 4-7 (mins). Sub-blocks 2j and 2j + 1 are the low and high nibbles of qs[32 j ..].
 struct block_q4_K {
     static constexpr uint32_t elements = 256;
@@ -65,8 +65,8 @@ struct block_q5_K {
     uint8_t qs[128];
 };
 
-/// 256 weights d * scale * (q - 32) in sixteen sub-blocks of 16. Within half h (128 elements), quarter p (32 elements), element i: the low four
-/// bits are in ql[64 h + 32 (p & 1) + i], low nibble for p < 2, else high; the top two are bits 2p of qh[32 h + i].
+/// 256 weights d * scale * (q - 32) in sixteen sub-blocks of 16. Within half h (128 elements), quarter p (32 elements), element i: the low
+/// four bits are in ql[64 h + 32 (p & 1) + i], low nibble for p < 2, else high; the top two are bits 2p and 2p + 1 of qh[32 h + i].
 struct block_q6_K {
     static constexpr uint32_t elements = 256;
     uint8_t ql[128];

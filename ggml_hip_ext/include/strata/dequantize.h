@@ -1,4 +1,5 @@
-// One weight of a quantized block as a float, in exactly the arithmetic of ggml's dequantize_row functions (products and sums rounded apart).
+// One weight of a quantized block as a float, in exactly the arithmetic of ggml's dequantize_row functions (products and sums are rounded
+// apart).
 #pragma once
 
 #include "strata/blocks.h"

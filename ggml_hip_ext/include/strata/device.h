@@ -55,6 +55,8 @@ STRATA_DEVICE void barrier() {
 /// seen after it. (The compiler would wait for all memory before the builtin.)
 STRATA_DEVICE void lds_barrier() { asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" ::: "memory"); }
 
+STRATA_DEVICE uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
 /// The compiler moves no instruction across this point. Costs nothing when it runs; holds down the number of registers.
 STRATA_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
 

@@ -12,7 +12,8 @@ using float2v = float __attribute__((ext_vector_type(2)));
 using float4v = float __attribute__((ext_vector_type(4)));
 
 /// Reads a T at base + offset + constant bytes. `base` is best the same in all lanes (it then stays in scalar registers), and `constant` a
-/// constant below 4096 (it then is part of the instruction). The address may have any alignment; a T of 4, 8 or 16 bytes is one instruction.
+/// constant below 4096 (it then is part of the instruction). The address may have any alignment; a T of 4, 8 or 16 bytes is one
+/// instruction.
 template <class T>
 STRATA_DEVICE T load(const void * base, uint32_t offset = 0, uint32_t constant = 0) {
     struct __attribute__((packed, aligned(1))) unaligned {

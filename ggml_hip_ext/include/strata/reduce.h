@@ -1,5 +1,5 @@
-// Reductions over the 32 lanes of a wave: a butterfly that pairs lanes 16, 8, 4, 2 and 1 apart, without LDS. All lanes must be active; all get
-// the result. The order of the additions is the same in every kernel, so results are the same bits everywhere.
+// Reductions over the 32 lanes of a wave: a butterfly that pairs lanes 16, 8, 4, 2 and 1 apart, without LDS. All lanes must be active;
+// all get the result. The order of the additions is the same in every kernel, so results are the same bits everywhere.
 #pragma once
 
 #include "strata/device.h"
@@ -11,7 +11,11 @@ template <uint32_t Mask>
 STRATA_DEVICE uint32_t lane_xor(uint32_t value) {
     static_assert(Mask >= 1 && Mask <= 16);
     if constexpr (Mask == 16) {
-        return __builtin_amdgcn_permlanex16(value, value, 0x76543210u, 0xfedcba98u, true, false);
+        uint32_t other = __builtin_amdgcn_permlanex16(value, value, 0x76543210u, 0xfedcba98u, true, false);
+        // LLVM 19 takes v_permlanex16 for an instruction without ties to other lanes and moves it into the branch that needs the
+        // result, where the lane it reads from may be off. Nothing moves across this empty statement.
+        asm volatile("" : "+v"(other));
+        return other;
     } else {
         return __builtin_amdgcn_update_dpp(0, value, 0x160 + Mask, 0xf, 0xf, true);
     }
@@ -69,8 +73,8 @@ STRATA_DEVICE float wave_max(float value) {
     return value;
 }
 
-/// Reduces `Values` sums at once (a power of two up to 32): lane l gets the wave's sum of values[l * Values / 32]. The same additions in the
-/// same order as wave_sum, in fewer instructions: each step halves the number of values a lane goes on with.
+/// Reduces `Values` sums at once (a power of two up to 32): lane l gets the wave's sum of values[l * Values / 32]. The same additions in
+/// the same order as wave_sum, in fewer instructions: each step halves the number of values a lane goes on with.
 template <uint32_t Values, uint32_t Mask = 16>
 STRATA_DEVICE float wave_sums(const float (&values)[Values]) {
     if constexpr (Values == 1) {

@@ -4,7 +4,7 @@
 //   group            neighbouring weights that share a scale (32 or 16)
 //   has_min          weights are scale * q - min (else scale * q)
 //   weights          registers that hold a piece as it lies in memory
-//   load(row, o, p)  reads piece p of the block at byte o of the row; `row` is uniform, o is best block_offset(p) plus a uniform multiple of blocks
+//   load(row, o, p)  reads piece p of the block at byte o of the row; `row` is uniform, o block_offset(p) plus a multiple of whole blocks
 //   activation, load_activation, dot(w, a, sum, p)    the mat-vec's side: dot adds the product of a piece to a sum
 //   unpack(w, p)     the tile's side: the piece as signed bytes, scales and mins. Bytes go to tile_offset(p) + 16 i in a row of the tile.
 #pragma once

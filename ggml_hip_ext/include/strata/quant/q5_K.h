@@ -1,4 +1,5 @@
-// Weight type q5_K: see block32.h for what the members mean. A piece is 64 weights: the nibbles of 32 bytes and two bits of each of 32 others.
+// Weight type q5_K: see block32.h for what the members mean. A piece is 64 weights: the nibbles of 32 bytes and two bits of each of 32
+// others.
 #pragma once
 
 #include "strata/quant/k_scales.h"

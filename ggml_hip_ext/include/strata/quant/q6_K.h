@@ -41,7 +41,8 @@ struct q6_K {
         return static_cast<int8_t>(two >> (quarter & 1) * 16);
     }
 
-    /// Four weights 4 (q - 32) of each quarter as signed bytes. `high` has the top bit of each two-bit field inverted, which takes off the 32.
+    /// Four weights 4 (q - 32) of each quarter as signed bytes. `high` has the top bit of each two-bit field inverted, which takes off
+    /// the 32.
     STRATA_DEVICE uint4v four_times(uint32_t low0, uint32_t low1, uint32_t high) {
         constexpr uint32_t low_mask = 0x3c3c3c3c, high_mask = 0xc0c0c0c0;
         return {(low0 << 2 & low_mask) | (high << 6 & high_mask), (low1 << 2 & low_mask) | (high << 4 & high_mask),
