@@ -14,7 +14,7 @@ STRATA_DEVICE uint32_t lane_xor(uint32_t value) {
         uint32_t other = __builtin_amdgcn_permlanex16(value, value, 0x76543210u, 0xfedcba98u, true, false);
         // LLVM 19 takes v_permlanex16 for an instruction without ties to other lanes and moves it into the branch that needs the
         // result, where the lane it reads from may be off. Nothing moves across this empty statement.
-        asm volatile("" : "+v"(other));
+        asm("" : "+v"(other));
         return other;
     } else {
         return __builtin_amdgcn_update_dpp(0, value, 0x160 + Mask, 0xf, 0xf, true);
