@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import sys
+import tempfile
 from typing import List
 
 import llama_cpp
@@ -41,19 +42,36 @@ class Scores:
         return float(np.mean(np.array(self.likeliest) == np.array(other.likeliest)))
 
 
+def in_full_precision(path: pathlib.Path, target: pathlib.Path) -> None:
+    """Writes the model with the same weights as f32, so that no kernel rounds activations to 8 bits."""
+    parameters = llama_cpp.llama_model_quantize_default_params()
+    parameters.ftype = 0  # LLAMA_FTYPE_ALL_F32
+    parameters.allow_requantize = True
+    parameters.nthread = bench.default_threads()
+    with log.captured(quiet=QUIET) as messages:
+        code = llama_cpp.llama_model_quantize(str(path).encode(), str(target).encode(), ctypes.byref(parameters))
+        assert code == 0, messages.reason()
+
+
 class Model:
-    """A model on a device ("emulator" or "cpu") with contexts on demand."""
+    """A model with contexts on demand, on "emulator"; on "cpu"; or "exact": on the CPU with the same weights as f32."""
 
     def __init__(self, name: str, device: str):
         self.device = device
-        backend, runtime = ("cpu", None) if device == "cpu" else ("strata-hip", device)
+        on_cpu = device in ("cpu", "exact")
+        backend, runtime = ("cpu", None) if on_cpu else ("strata-hip", device)
         self.devices = llama.device_list(backend, runtime)
         parameters = llama_cpp.llama_model_default_params()
         parameters.devices = ctypes.cast(self.devices, ctypes.c_void_p)
-        parameters.n_gpu_layers = 0 if device == "cpu" else 999
-        with log.captured(quiet=QUIET) as messages:
-            self.model = llama_cpp.llama_model_load_from_file(str(MODELS[name]()).encode(), parameters)
-        assert self.model, messages.reason()
+        parameters.n_gpu_layers = 0 if on_cpu else 999
+        with tempfile.TemporaryDirectory() as folder:
+            path = MODELS[name]()
+            if device == "exact":
+                path = pathlib.Path(folder) / f"{name}-f32.gguf"  # once mapped, the file may go
+                in_full_precision(MODELS[name](), path)
+            with log.captured(quiet=QUIET) as messages:
+                self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
+            assert self.model, messages.reason()
         self.vocab = llama_cpp.llama_model_get_vocab(self.model)
         self.n_vocab = llama_cpp.llama_vocab_n_tokens(self.vocab)
 

@@ -34,11 +34,25 @@ def cases():
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name,n_ubatch,flash_attn,n_seq,n_tokens", list(cases()))
 def test_perplexity(scores, name, n_ubatch, flash_attn, n_seq, n_tokens):
+    """Perplexity within 1 % of the CPU backend's; the likeliest token that of the same weights in f32 at 95 % of the positions.
+
+    Both backends round activations to 8 bits, each in its own way, and where two tokens are nearly as likely that decides: on
+    Gemma 3 the CPU backend picks the token of the f32 weights at 92 % of the positions only, and agrees with itself, flash
+    attention on and off, at 91 %. So the likeliest tokens are compared with what no rounding touched. For the same reason 192
+    tokens cannot tell 1 % from noise (the CPU's own two perplexities of SmolLM2 differ by 0.8 %): there, two standard errors are
+    allowed on top, of the mean difference and of the share. With 1,024 tokens it is 1 % and 95 %."""
     case = (n_ubatch, flash_attn, n_seq, n_tokens)
     got, cpu = scores(name, DEVICE, *case), scores(name, "cpu", *case)
-    print(f"perplexity {got.perplexity:.4f}, CPU {cpu.perplexity:.4f}; likeliest token agrees at {got.agreement(cpu):.2%}")
-    assert abs(got.perplexity / cpu.perplexity - 1) < 0.01
-    assert got.agreement(cpu) >= 0.95
+    exact = scores(name, "exact", 512, False, n_seq, n_tokens)
+    difference = np.array(got.loss) - np.array(cpu.loss)
+    errors = 2 if n_tokens < 1024 else 0
+    noise = errors * difference.std() / np.sqrt(len(difference))
+    share_noise = errors * np.sqrt(0.05 * 0.95 / n_tokens)
+    print(f"perplexity {got.perplexity:.4f}, CPU {cpu.perplexity:.4f}, f32 {exact.perplexity:.4f}; likeliest token agrees with "
+          f"CPU at {got.agreement(cpu):.2%}, with f32 at {got.agreement(exact):.2%} (CPU with f32: {cpu.agreement(exact):.2%})")
+    assert abs(got.perplexity / cpu.perplexity - 1) < 0.01 + noise
+    assert abs(got.perplexity / exact.perplexity - 1) < 0.01 + noise
+    assert got.agreement(exact) >= 0.95 - share_noise
 
 
 def run_apart(name: str, case: tuple, **environment: str) -> scoring.Scores:
