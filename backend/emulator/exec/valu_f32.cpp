@@ -14,7 +14,8 @@ static STRATA_INLINE f32v div_fixup(f32v s0, f32v s1, f32v s2) {
     const auto signed_ = [&](f32v x) STRATA_LAMBDA { return as<f32v>((as<u32v>(x) & 0x7fffffffu) | sign); };
     const i32v e1 = as<i32v>(as<u32v>(s1) >> 23 & 0xffu), e2 = as<i32v>(as<u32v>(s2) >> 23 & 0xffu);
     const f32v inf = splatf(__builtin_inff());
-    f32v r = signed_(s0);
+    // A quotient that overflows reaches this instruction as NaN, of infinity times zero in the steps before.
+    f32v r = select(is_nan(s0), signed_(inf), signed_(s0));
     r = select(i32v(e1 == 255), signed_(inf), r);
     r = select(i32v(e2 - e1 < -150), signed_(splatf(0)), r);
     const i32v inf1 = abs_(s1) == inf, inf2 = abs_(s2) == inf, zero1 = s1 == 0.0f, zero2 = s2 == 0.0f;
@@ -55,10 +56,11 @@ static STRATA_INLINE f32v div_scale(f32v s0, f32v s1, f32v s2, uint32_t & bits) 
 }
 
 static STRATA_INLINE f32v div_fmas(f32v a, f32v b, f32v c, uint32_t vcc) {
-    const f32v r = fma_(a, b, c);
-    // The quotient's size says which way div_scale scaled.
+    // The quotient's size says which way div_scale scaled. Scaled or not, the result is rounded once: the sum in f64 has bits enough.
     const i32v large = as<i32v>(as<u32v>(c) >> 23 & 0xffu) > 127;
-    return select(mask_lanes(vcc), select(large, r * 0x1p64f, r * 0x1p-64f), r);
+    const f64v sum = convert<f64v>(a) * convert<f64v>(b) + convert<f64v>(c);
+    const f32v scaled = select(large, convert<f32v>(sum * 0x1p64), convert<f32v>(sum * 0x1p-64));
+    return select(mask_lanes(vcc), scaled, fma_(a, b, c));
 }
 static STRATA_HANDLER(v_div_fmas_f32) {
     const uint32_t lanes = active(w, i);
