@@ -99,14 +99,14 @@ def test_set(type, index_type, source_type):
 
 
 def test_set_q8_0_edges():
-    """Blocks of zeros, one value, ties, subnormal scales and the largest scale of a half."""
+    """Blocks of zeros, one value, ties, scales that a half rounds to zero, and the largest scale of a half."""
     rows = np.zeros((6, 32), np.float32)
     rows[1, 5] = -3.0
     rows[2] = np.arange(32) - 15.5
     rows[2, 0] = 127.0
     rows[3] = 1e-8 * np.arange(32)
     rows[4] = 127 * 65504.0 * np.linspace(-1, 1, 32)
-    rows[5] = np.float32(1e-42)
+    rows[5] = np.float32(1e-35)
     cache = Quantized(np.ones((6, 32), np.float32), "q8_0")
     index = np.arange(6, dtype=np.int64)
     np.testing.assert_array_equal(set_rows(cache, "q8_0", rows, index), quantize(rows, "q8_0").ravel())
