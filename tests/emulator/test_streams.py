@@ -11,7 +11,7 @@ from support.hip import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE, NON_BL
 from support.kernels import basic_kernels, copy_args, spin_args, spin_result, store_args
 from support.process import run_python
 
-STEPS = 10_000_000  # about half a second
+STEPS = 30_000_000  # about half a second
 BLOCKING = 0
 
 
