@@ -175,8 +175,8 @@ def _modified(name: str, plain: VectorInstruction) -> list[VectorInstruction]:
             wanted += [Modifiers(neg=n) for n in (1, 2, 3)] + [Modifiers(neg=3, clamp=True), Modifiers(neg=0, clamp=True)]
         else:
             wanted += [Modifiers(clamp=True)]
-    elif name.startswith("v_dot2_f32"):
-        wanted += [Modifiers(neg=1), Modifiers(abs=2), Modifiers(neg=4)]
+    elif name.startswith("v_dot2"):
+        wanted += [Modifiers(neg=1), Modifiers(abs=2), Modifiers(neg=4)] if name.startswith("v_dot2_f32") else []
     else:
         if floats and not name.startswith(("v_cvt_f32_ubyte", "v_div_scale")):
             wanted += [Modifiers(neg=floats), Modifiers(abs=floats), Modifiers(neg=floats, abs=floats), Modifiers(neg=1 & floats), Modifiers(abs=2 & floats)]
