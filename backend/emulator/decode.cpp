@@ -173,7 +173,7 @@ void builder::dpp_source(inst & i) {
     c.valid = 0xffffffffu;
     c.write = 0xffffffffu;
     if (is_dpp8_) {
-        for (int lane = 0; lane < 32; lane++) c.lane[lane] = uint8_t((lane & ~7) | bits(dpp_word_, 10 + 3 * (lane & 7), 8 + 3 * (lane & 7)));
+        for (int lane = 0; lane < 32; lane++) c.lane[lane] = uint32_t((lane & ~7) | bits(dpp_word_, 10 + 3 * (lane & 7), 8 + 3 * (lane & 7)));
         const uint32_t code = bits(word_, encoding_ == encoding::vop3 || encoding_ == encoding::vop3p ? 40 : 8,
                                    encoding_ == encoding::vop3 || encoding_ == encoding::vop3p ? 32 : 0);
         c.fetch_inactive = code == code_dpp8_fi;
@@ -213,7 +213,7 @@ void builder::dpp_source(inst & i) {
             } else {
                 throw not_emulated();
             }
-            c.lane[lane] = uint8_t(from);
+            c.lane[lane] = uint32_t(from);
             if (valid) c.valid |= 1u << lane;
         }
         // The DPP word carries the modifiers of the short encodings.

@@ -39,7 +39,7 @@ enum source_kind : uint8_t {
 
 /// A DPP control, decoded: for every lane the lane it reads.
 struct dpp_control {
-    uint8_t lane[32];
+    alignas(64) uint32_t lane[32];
     uint32_t valid;       ///< lanes whose source lies inside the row
     uint32_t write;       ///< lanes that row_mask and bank_mask leave on
     bool bound_ctrl;      ///< invalid lanes read 0 (otherwise they are not written)

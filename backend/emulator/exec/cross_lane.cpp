@@ -1,5 +1,6 @@
 // Operations that move values between lanes or by register index. All lanes are read before any is written.
 #include "memory.h"
+#include "shuffle.h"
 #include "tables.h"
 
 namespace strata::emulator::STRATA_ISA {
@@ -48,16 +49,12 @@ struct lane_values {
 template <bool across> static STRATA_HANDLER(permlane16) {
     const uint32_t exec = w->s[slot_exec];
     const uint64_t selectors = scalar(w, i, 1) | uint64_t(scalar(w, i, 2)) << 32;
-    lane_values from, to;
-    from = fetch(w, i, 0);
-    uint32_t usable = 0;
-    for (uint32_t lane = 0; lane < 32; lane++) {
-        const uint32_t source = ((lane & 16) ^ (across ? 16 : 0)) | (selectors >> (4 * (lane & 15)) & 15);
-        to.x[lane] = from.x[source];
-        usable |= (exec >> source & 1) << lane;
-    }
+    const u32v low = splat(uint32_t(selectors)), high = splat(uint32_t(selectors >> 32));
+    const u32v half = select(i32v((lane_number & 8u) != 0u), high, low);
+    const u32v index = ((lane_number & 16u) ^ (across ? 16u : 0u)) | ((half >> ((lane_number & 7u) << 2)) & 15u);
+    u32v r = permute(fetch(w, i, 0), index);
+    const uint32_t usable = lane_bits(i32v(((splat(exec) >> index) & 1u) != 0u));
     const bool fetch_inactive = i->opsel & 1, bound_ctrl = i->opsel & 2;
-    u32v r = to.vector();
     uint32_t lanes = exec;
     if (!fetch_inactive && usable != 0xffffffffu) {
         r &= as<u32v>(mask_lanes(usable));
@@ -69,11 +66,9 @@ template <bool across> static STRATA_HANDLER(permlane16) {
 
 static STRATA_HANDLER(ds_bpermute_b32) {
     const uint32_t exec = w->s[slot_exec];
-    lane_values data, index, result;
-    data = load_row(w->v + i->src[1]) & as<u32v>(mask_lanes(exec));  // lanes that are off give 0
-    index = ((load_row(w->v + i->src[0]) + uint32_t(i->imm)) >> 2) & 31u;
-    for (int lane = 0; lane < 32; lane++) result.x[lane] = data.x[index.x[lane]];
-    put_row(w, i->dst, result.vector(), exec);
+    const u32v data = load_row(w->v + i->src[1]) & as<u32v>(mask_lanes(exec));  // lanes that are off give 0
+    const u32v index = ((load_row(w->v + i->src[0]) + uint32_t(i->imm)) >> 2) & 31u;
+    put_row(w, i->dst, permute(data, index), exec);
     STRATA_NEXT;
 }
 static STRATA_HANDLER(ds_permute_b32) {

@@ -3,6 +3,8 @@
 
 #include "lanes.h"
 
+#include <immintrin.h>
+
 namespace strata::emulator::STRATA_ISA {
 
 using f16v = vec<_Float16, 32>;
@@ -51,6 +53,31 @@ static STRATA_INLINE u32v float_to_half_rtz(f32v x) {
     r = select(i32v(a >= 0x7f800000u), splat(0x7c00), r);
     r = select(i32v(a > 0x7f800000u), ((a >> 13) & 0x3ffu) | 0x7e00u, r);
     return r | ((as<u32v>(x) >> 16) & 0x8000u);
+}
+
+/// Both halves of every lane at once.
+struct half_pair {
+    f32v low, high;
+};
+static STRATA_INLINE half_pair halves_to_float(u32v x) {
+#if defined(__F16C__) && defined(__AVX2__)
+    // Eight halves convert at a time, low and high alternating; two shuffles sort them.
+    __m256 low[4], high[4];
+    for (int n = 0; n < 4; n++) {
+        __m256i block;
+        std::memcpy(&block, reinterpret_cast<const char *>(&x) + 32 * n, 32);
+        const __m256 a = _mm256_cvtph_ps(_mm256_castsi256_si128(block)), b = _mm256_cvtph_ps(_mm256_extracti128_si256(block, 1));
+        const __m256d l = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88)), h = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0xdd));
+        low[n] = _mm256_castpd_ps(_mm256_permute4x64_pd(l, 0xd8));
+        high[n] = _mm256_castpd_ps(_mm256_permute4x64_pd(h, 0xd8));
+    }
+    half_pair r;
+    std::memcpy(&r.low, low, sizeof low);
+    std::memcpy(&r.high, high, sizeof high);
+    return r;
+#else
+    return {half_to_float(x & 0xffffu), half_to_float(x >> 16)};
+#endif
 }
 
 /// Rounds f64 lanes to f16 once (not through f32: the value is first rounded to odd).

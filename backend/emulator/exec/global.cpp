@@ -1,6 +1,7 @@
 // Flat, global and scratch loads, stores and atomics.
 #include "address.h"
 #include "atomics.h"
+#include "shuffle.h"
 #include "tables.h"
 
 namespace strata::emulator::STRATA_ISA {
@@ -102,7 +103,7 @@ template <part P, int dwords, bool flat> static STRATA_HANDLER(load) {
             }
             STRATA_NEXT;
         }
-        for (int lane = 0; lane < 32; lane++) load_lane<P, dwords>(dst, lane, reinterpret_cast<const void *>(set.lane[lane]));
+        gather<dwords>(dst, [&](int lane) STRATA_LAMBDA { return reinterpret_cast<const uint8_t *>(set.lane[lane]); });
         STRATA_NEXT;
     }
     STRATA_EACH_LANE(lane, lanes) load_lane<P, dwords>(dst, int(lane), reinterpret_cast<const void *>(set.lane[lane]));
@@ -123,6 +124,10 @@ template <part P, int dwords, bool flat> static STRATA_HANDLER(store) {
     if (P == part::whole && dwords == 1 && lanes == 0xffffffffu && in_sequence(set, 4)) {
         const u32v x = load_row(src);
         std::memcpy(reinterpret_cast<void *>(set.low), &x, sizeof x);
+        STRATA_NEXT;
+    }
+    if (P == part::whole && lanes == 0xffffffffu) {
+        scatter<dwords>(src, [&](int lane) STRATA_LAMBDA { return reinterpret_cast<uint8_t *>(set.lane[lane]); });
         STRATA_NEXT;
     }
     STRATA_EACH_LANE(lane, lanes) store_lane<P, dwords>(src, int(lane), reinterpret_cast<void *>(set.lane[lane]));

@@ -10,6 +10,7 @@
 #endif
 
 #define STRATA_INLINE inline __attribute__((always_inline))
+#define STRATA_LAMBDA __attribute__((always_inline))
 #define STRATA_HANDLER(name) void name([[maybe_unused]] wave * w, [[maybe_unused]] const inst * i, [[maybe_unused]] uint64_t count)
 /// Goes on with the instruction after i.
 #define STRATA_NEXT [[clang::musttail]] return i[1].fn(w, i + 1, count + i->weight)

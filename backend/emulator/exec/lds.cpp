@@ -1,6 +1,7 @@
 // LDS: loads, stores, atomics. ds_permute, ds_bpermute and ds_swizzle are in cross_lane.cpp.
 #include "atomics.h"
 #include "memory.h"
+#include "shuffle.h"
 #include "tables.h"
 
 namespace strata::emulator::STRATA_ISA {
@@ -44,12 +45,9 @@ template <int dwords, bool write> static STRATA_HANDLER(wide_access) {
         }
         alignas(64) uint32_t at[32];
         std::memcpy(at, &address, sizeof at);
-        for (int lane = 0; lane < 32; lane++) {
-            for (int d = 0; d < dwords; d++) {
-                if (write) std::memcpy(w->lds + at[lane] + 4 * d, reg + d * row_bytes + lane * 4, 4);
-                else std::memcpy(reg + d * row_bytes + lane * 4, w->lds + at[lane] + 4 * d, 4);
-            }
-        }
+        const auto place = [&](int lane) STRATA_LAMBDA { return w->lds + at[lane]; };
+        if (write) scatter<dwords>(reg, place);
+        else gather<dwords>(reg, place);
         STRATA_NEXT;
     }
     alignas(64) uint32_t at[32];
@@ -72,6 +70,18 @@ template <int dwords, int unit, bool write> static STRATA_HANDLER(two_addresses)
     alignas(64) uint32_t at[2][32];
     std::memcpy(at[0], &a0, sizeof at[0]);
     std::memcpy(at[1], &a1, sizeof at[1]);
+    if (lanes == 0xffffffffu) {
+        const auto first = [&](int lane) STRATA_LAMBDA { return w->lds + at[0][lane]; };
+        const auto second = [&](int lane) STRATA_LAMBDA { return w->lds + at[1][lane]; };
+        if (write) {
+            scatter<dwords>(w->v + i->src[1], first);
+            scatter<dwords>(w->v + i->src[2], second);
+        } else {
+            gather<dwords>(w->v + i->dst, first);
+            gather<dwords>(w->v + i->dst + dwords * row_bytes, second);
+        }
+        STRATA_NEXT;
+    }
     if (write) {
         STRATA_EACH_LANE(lane, lanes) {
             for (int part = 0; part < 2; part++) {

@@ -106,16 +106,16 @@ static STRATA_INLINE i32v clamp_i32(i32v x, int32_t low, int32_t high) {
 static STRATA_INLINE u32v min_u32(u32v x, uint32_t high) { return select(i32v(x > high), splat(high), x); }
 static STRATA_INLINE i32v to_i16(f32v x) { return clamp_i32(to_i32(x), -32768, 32767); }
 static STRATA_INLINE u32v to_u16(f32v x) { return min_u32(to_u32(x), 65535); }
-/// Normalised: round to nearest even of the clamped value times the maximum.
+/// Normalised: the clamped value times the maximum (exact in f64), rounded to nearest even.
 static STRATA_INLINE u32v to_snorm16(f32v x) {
     x = select(is_nan(x), splatf(0), x);
     x = select(x < -1.0f, splatf(-1), select(x > 1.0f, splatf(1), x));
-    return as<u32v>(convert<i32v>(rint_(x * 32767.0f))) & 0xffffu;
+    return as<u32v>(convert<i32v>(rint_(convert<f64v>(x) * 32767.0))) & 0xffffu;
 }
 static STRATA_INLINE u32v to_unorm16(f32v x) {
     x = select(x > 0.0f, x, splatf(0));
     x = select(x > 1.0f, splatf(1), x);
-    return as<u32v>(convert<i32v>(rint_(x * 65535.0f)));
+    return as<u32v>(convert<i32v>(rint_(convert<f64v>(x) * 65535.0)));
 }
 
 static STRATA_INLINE f64v power_of_two(i32v n) { return as<f64v>((convert<i64v>(n) + 1023) << 52); }
@@ -195,8 +195,7 @@ static STRATA_INLINE f32v rsq_(f32v x) { return convert<f32v>(rsq_double(convert
 
 /// sin(2 pi x) and cos(2 pi x) in double; x in revolutions, finite.
 static STRATA_INLINE f64v sin_turns(f64v x, int quarter) {
-    f64v f = x - rint_(x);
-    f = select(i64v(x == 0.0), x, f);  // keeps -0
+    const f64v f = x - rint_(x);
     const f64v q = rint_(f * 4.0);
     const f64v a = (f - q * 0.25) * 0x1.921fb54442d18p+2;
     const f64v z = a * a;
@@ -211,7 +210,8 @@ static STRATA_INLINE f64v sin_turns(f64v x, int quarter) {
     for (double c : cc) k = k * z + c;
     const i64v quadrant = convert<i64v>(convert<i32v>(q)) + quarter;
     const f64v r = select(i64v((quadrant & 1) != 0), k, s);
-    return as<f64v>(as<u64v>(r) ^ (as<u64v>(quadrant & 2) << 62));
+    const f64v value = as<f64v>(as<u64v>(r) ^ (as<u64v>(quadrant & 2) << 62));
+    return quarter == 0 ? select(i64v(x == 0.0), x, value) : value;  // sin(-0) is -0
 }
 static STRATA_INLINE f32v sin_(f32v x, int quarter) {
     const i32v finite = abs_(x) < __builtin_inff();

@@ -2,6 +2,7 @@
 #include "tables.h"
 
 #include "memory.h"
+#include "shuffle.h"
 
 namespace strata::emulator::STRATA_ISA {
 
@@ -20,19 +21,15 @@ static STRATA_HANDLER(exchange_swap_row) {
 
 uint32_t apply_dpp(wave * w, const inst * i) {
     const dpp_control & c = *i->dpp;
-    uint32_t source[32], result[32];
-    std::memcpy(source, w->v + i->src[0], sizeof source);
-    for (int lane = 0; lane < 32; lane++) result[lane] = source[c.lane[lane]];
+    const u32v index = load_row(c.lane);
+    u32v r = permute(load_row(w->v + i->src[0]), index);
     uint32_t usable = c.valid;
     const uint32_t exec = w->s[slot_exec];
     if (!c.fetch_inactive && exec != 0xffffffffu) {
-        uint32_t on = 0;
-        for (int lane = 0; lane < 32; lane++) on |= (exec >> c.lane[lane] & 1) << lane;
-        usable &= on;
+        usable &= lane_bits(i32v(((splat(exec) >> index) & 1u) != 0u));
     }
-    u32v r;
-    std::memcpy(&r, result, sizeof r);
-    store_row(w->dpp_row, r & as<u32v>(mask_lanes(usable)));
+    if (usable != 0xffffffffu) r &= as<u32v>(mask_lanes(usable));
+    store_row(w->dpp_row, r);
     return c.bound_ctrl ? c.write : c.write & usable;
 }
 

@@ -81,7 +81,6 @@ template <class D, class A, class B, class C, auto F, auto K = nullptr> constexp
     return {name, form::valu_vcc, D::code, A::code, B::code, C::code, nullptr, carry_handler<D, A, B, C, F, K>, uint8_t(__is_same(decltype(K), decltype(nullptr)) ? 0 : op_int_clamp)};
 }
 
-#define STRATA_LAMBDA __attribute__((always_inline))
 #define OP1(NAME, D, A, ...) make_valu<D, A, None, None, [](A::v a) STRATA_LAMBDA -> D::v { return __VA_ARGS__; }>(#NAME, form::valu)
 #define OP2(NAME, D, A, B, ...) make_valu<D, A, B, None, [](A::v a, B::v b) STRATA_LAMBDA -> D::v { return __VA_ARGS__; }>(#NAME, form::valu)
 #define OP3(NAME, D, A, B, C, ...) make_valu<D, A, B, C, [](A::v a, B::v b, C::v c) STRATA_LAMBDA -> D::v { return __VA_ARGS__; }>(#NAME, form::valu)

@@ -92,41 +92,47 @@ template <int bits> static STRATA_HANDLER(wmma_integer) {
 
 enum class element { f16, bf16 };
 
+static STRATA_INLINE half_pair widened_pair(element e, u32v x) {
+    return e == element::f16 ? halves_to_float(x) : half_pair{as<f32v>(x << 16), as<f32v>(x & 0xffff0000u)};
+}
 static STRATA_INLINE f32v widened(element e, u32v h) { return e == element::f16 ? half_to_float(h) : bfloat_to_float(h); }
 
 /// Results in f32, or in one half (op_sel) of the registers.
 template <element E, bool wide_result> static STRATA_HANDLER(wmma_float) {
+    const uint32_t sign_a = (i->neg & 1 ? 0x8000u : 0) | (i->abs & 1 ? 0x80000000u : 0);
+    const uint32_t sign_b = (i->neg & 2 ? 0x8000u : 0) | (i->abs & 2 ? 0x80000000u : 0);
     f32v b[16];
     alignas(64) uint32_t a[16][32];
     for (int n = 0; n < 8; n++) {
-        for (int h = 0; h < 2; h++) {
-            u32v x = operand_row(w, i, 0, n), y = operand_row(w, i, 1, n);
-            x = h ? x >> 16 : x & 0xffffu;
-            y = h ? y >> 16 : y & 0xffffu;
-            if ((h ? i->abs : i->neg) & 1) x ^= 0x8000u;
-            if ((h ? i->abs : i->neg) & 2) y ^= 0x8000u;
-            const f32v ax = widened(E, x);
-            std::memcpy(a[2 * n + h], &ax, sizeof ax);
-            b[2 * n + h] = widened(E, y);
-        }
+        const half_pair x = widened_pair(E, operand_row(w, i, 0, n) ^ sign_a), y = widened_pair(E, operand_row(w, i, 1, n) ^ sign_b);
+        std::memcpy(a[2 * n], &x.low, sizeof x.low);
+        std::memcpy(a[2 * n + 1], &x.high, sizeof x.high);
+        b[2 * n] = y.low;
+        b[2 * n + 1] = y.high;
     }
     const int shift = i->opsel & 4 ? 16 : 0;
     u32v result[8];
-    for (int r = 0; r < 8; r++) {
+    const auto start = [&](int r) STRATA_LAMBDA {
         const u32v old = operand_row(w, i, 2, r);
-        f32v sum;
-        if (wide_result) sum = as<f32v>(old);
-        else sum = widened(E, (old >> shift) & 0xffffu);
+        f32v sum = wide_result ? as<f32v>(old) : widened(E, (old >> shift) & 0xffffu);
         if (i->abs & 4) sum = abs_(sum);
         if (i->neg & 4) sum = -sum;
-        for (int k = 0; k < 16; k++) sum = fma_(as<f32v>(halves(a[k][2 * r], a[k][2 * r + 1])), b[k], sum);
-        if (wide_result) {
-            result[r] = as<u32v>(sum);
-        } else {
-            const u32v narrow = E == element::f16 ? float_to_half(sum) : float_to_bfloat(sum);
-            const u32v kept = load_row(w->v + i->dst + r * row_bytes);
-            result[r] = shift ? (kept & 0xffffu) | (narrow << 16) : (kept & 0xffff0000u) | narrow;
+        return sum;
+    };
+    const auto finish = [&](int r, f32v sum) STRATA_LAMBDA {
+        if (wide_result) return as<u32v>(sum);
+        const u32v narrow = E == element::f16 ? float_to_half(sum) : float_to_bfloat(sum);
+        const u32v kept = load_row(w->v + i->dst + r * row_bytes);
+        return shift ? (kept & 0xffffu) | (narrow << 16) : (kept & 0xffff0000u) | narrow;
+    };
+    for (int r = 0; r < 8; r += 2) {  // two at a time hide the latency of the additions
+        f32v even = start(r), odd = start(r + 1);
+        for (int k = 0; k < 16; k++) {
+            even = fma_(as<f32v>(halves(a[k][2 * r], a[k][2 * r + 1])), b[k], even);
+            odd = fma_(as<f32v>(halves(a[k][2 * r + 2], a[k][2 * r + 3])), b[k], odd);
         }
+        result[r] = finish(r, even);
+        result[r + 1] = finish(r + 1, odd);
     }
     for (int r = 0; r < 8; r++) store_row(w->v + i->dst + r * row_bytes, result[r]);
     STRATA_NEXT;
