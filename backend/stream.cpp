@@ -96,7 +96,11 @@ bool cpy_tensor_async(ggml_backend_t from, ggml_backend_t to, const ggml_tensor 
 }
 
 void synchronize(ggml_backend_t backend) {
-    done(backend, [](queue & work) { work.synchronize(); });
+    done(backend, [](queue & work) {
+        if (!work.failed()) {  // a failure is reported once; later graphs and reads say that they cannot go on
+            work.synchronize();
+        }
+    });
 }
 
 ggml_status graph_compute(ggml_backend_t backend, ggml_cgraph * graph) {

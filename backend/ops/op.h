@@ -37,7 +37,7 @@ public:
     /// Contents are undefined; the next node may get the same memory.
     virtual void * scratch(std::size_t size) = 0;
 
-    /// Adds a launch. `family` is the code object, `kernel` the symbol. `args` is copied. A grid with a zero is dropped.
+    /// Adds a launch. `family` is the code object, `kernel` the symbol; names and `args` are copied. A grid with a zero is dropped.
     template <class Args>
     void launch(const char * family, const char * kernel, dims grid, dims block, const Args & args, uint32_t lds_bytes = 0) {
         static_assert(__is_trivially_copyable(Args));

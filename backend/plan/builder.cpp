@@ -60,6 +60,7 @@ public:
             return;
         }
         step & added = add(step::kind::copy);
+        added.kernel.name = "copy";
         added.dst = dst;
         added.src = src;
         added.size = size;
@@ -70,6 +71,7 @@ public:
             return;
         }
         step & added = add(step::kind::fill);
+        added.kernel.name = "fill";
         added.dst = dst;
         added.byte = byte;
         added.size = size;
@@ -81,14 +83,12 @@ protected:
         if (grid.x == 0 || grid.y == 0 || grid.z == 0) {
             return;
         }
-        hipFunction_t function = device.kernel(family, kernel);
+        const kernel_handle handle = device.kernel(family, kernel);
         const std::size_t offset = round_up(plan.args.size(), 16);
         plan.args.resize(offset + size);
         std::memcpy(plan.args.data() + offset, args, size);
         step & added = add(step::kind::launch);
-        added.function = function;
-        added.family = family;
-        added.kernel = kernel;
+        added.kernel = handle;
         added.grid = grid;
         added.block = block;
         added.lds_bytes = lds_bytes;

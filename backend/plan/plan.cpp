@@ -24,7 +24,7 @@ std::string describe(const launch_plan & plan, const ggml_cgraph * graph) {
         text += format("%5zu  node %4d %-16s %-28s ", i, each.node, ggml_op_desc(node), node->name);
         switch (each.what) {
             case step::kind::launch:
-                text += format("%s/%s grid %u,%u,%u block %u,%u,%u", each.family.c_str(), each.kernel.c_str(), each.grid.x, each.grid.y, each.grid.z,
+                text += format("%s grid %u,%u,%u block %u,%u,%u", each.kernel.name, each.grid.x, each.grid.y, each.grid.z,
                     each.block.x, each.block.y, each.block.z);
                 if (each.lds_bytes != 0) {
                     text += format(" lds %u", each.lds_bytes);

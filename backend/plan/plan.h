@@ -16,9 +16,7 @@ struct step {
     enum class kind : uint8_t { launch, copy, fill } what = kind::launch;
     int node = 0;  ///< index in the graph, for messages
 
-    hipFunction_t function = nullptr;
-    std::string family;
-    std::string kernel;
+    kernel_handle kernel{nullptr, ""};
     dims grid, block;
     uint32_t lds_bytes = 0;    ///< dynamic LDS
     uint32_t args_offset = 0;  ///< in launch_plan::args

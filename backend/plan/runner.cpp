@@ -42,7 +42,7 @@ void plan_runner::launch(const step & each, const launch_plan & plan) {
                 HIP_LAUNCH_PARAM_BUFFER_SIZE, &size, HIP_LAUNCH_PARAM_END,
             };
             work.submitted();
-            work.device.check(hip.hipModuleLaunchKernel(each.function, each.grid.x, each.grid.y, each.grid.z, each.block.x, each.block.y,
+            work.device.check(hip.hipModuleLaunchKernel(each.kernel.function, each.grid.x, each.grid.y, each.grid.z, each.block.x, each.block.y,
                 each.block.z, each.lds_bytes, work.stream, nullptr, extra), "hipModuleLaunchKernel");
             break;
         }
@@ -65,7 +65,7 @@ void plan_runner::replay(const launch_plan & plan, const ggml_cgraph * graph) {
             }
         } catch (const failure & error) {
             const ggml_tensor * node = graph->nodes[each.node];
-            throw failure(format("%s/%s for node %s (%s), grid %u,%u,%u: %s", each.family.c_str(), each.kernel.c_str(), node->name, ggml_op_desc(node),
+            throw failure(format("%s for node %s (%s), grid %u,%u,%u: %s", each.kernel.name, node->name, ggml_op_desc(node),
                 each.grid.x, each.grid.y, each.grid.z, error.what()), error.status());
         }
         launches += each.what == step::kind::launch;

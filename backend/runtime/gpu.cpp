@@ -79,11 +79,11 @@ void gpu::memory(std::size_t * free, std::size_t * total) const {
     check(hip.hipMemGetInfo(free, total), "hipMemGetInfo");
 }
 
-hipFunction_t gpu::kernel(const char * family, const char * kernel_name) {
+kernel_handle gpu::kernel(const char * family, const char * kernel_name) {
     std::lock_guard lock(kernel_mutex);
     const std::string key = std::string(family) + "/" + kernel_name;
     if (const auto found = kernels.find(key); found != kernels.end()) {
-        return found->second;
+        return {found->second, found->first.c_str()};
     }
     auto module = modules.find(family);
     if (module == modules.end()) {
@@ -99,8 +99,7 @@ hipFunction_t gpu::kernel(const char * family, const char * kernel_name) {
     hipFunction_t function = nullptr;
     check(hip.hipModuleGetFunction(&function, module->second, kernel_name), "hipModuleGetFunction", 0,
         ("kernel " + key + " for " + caps.arch).c_str());
-    kernels.emplace(key, function);
-    return function;
+    return {function, kernels.emplace(key, function).first->first.c_str()};
 }
 
 void gpu::wait_for_queues() {
@@ -135,7 +134,7 @@ static const char * remedy(hipError_t error) {
                    "may use is set by the kernel parameters ttm.pages_limit and amdgpu.gttsize.";
         case hipErrorIllegalAddress:
         case hipErrorLaunchFailure:
-            return "A kernel failed, and with it all work queued on the device; with STRATA_SYNC=1 the message names the kernel. "
+            return "A kernel failed, and with it all work queued on the device; with STRATA_SYNC=1 the message names the graph node. "
                    "The device can be used again in a new process.";
         case hipErrorNoBinaryForGpu:
         case hipErrorInvalidImage:
@@ -187,7 +186,7 @@ device_memory::~device_memory() {
         device.wait_for_queues();  // running work may still use it
     });
     const hipError_t error = device.hip.hipFree(address);
-    if (waited == GGML_STATUS_SUCCESS) {  // otherwise the device has failed and that has been said
+    if (waited == GGML_STATUS_SUCCESS && !device.lost()) {
         const ggml_status ignored = guarded([&] { device.check(error, "hipFree", bytes); });
         (void) ignored;
     }

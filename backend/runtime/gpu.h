@@ -1,6 +1,7 @@
 // A GPU that has code objects: its identity, its kernels, and the order of host transfers against running work.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -18,6 +19,12 @@ class queue;
 
 /// hipDeviceAttributeMultiprocessorCount
 constexpr int hip_attribute_multiprocessors = 63;
+
+/// A kernel of this device.
+struct kernel_handle {
+    hipFunction_t function;
+    const char * name;  ///< "family/kernel", as long as the device lives
+};
 
 class gpu {
 public:
@@ -49,7 +56,7 @@ public:
     void memory(std::size_t * free, std::size_t * total) const;
 
     /// The kernel of that name, its code object loaded at first use. Throws a failure naming family, kernel and arch.
-    hipFunction_t kernel(const char * family, const char * name);
+    kernel_handle kernel(const char * family, const char * name);
 
     /// Runs `body(queue)` on the transfer stream: after everything that any queue of this device was given before, and
     /// complete on return. Host access to device memory thus never races a running graph.
@@ -64,6 +71,9 @@ public:
     /// Waits for all work submitted to all queues of this device so far.
     void wait_for_queues();
 
+    /// True once work has failed and that has been said: what fails after it, fails because of it.
+    bool lost() const { return work_failed.load(std::memory_order_acquire); }
+
 private:
     friend class queue;
     void add(queue * live);
@@ -72,6 +82,7 @@ private:
     void finish_transfer();
     [[noreturn]] void fail(hipError_t error, const char * call, std::size_t size, const char * what) const;
 
+    std::atomic<bool> work_failed{false};
     std::mutex kernel_mutex;
     std::unordered_map<std::string_view, hipModule_t> modules;
     std::unordered_map<std::string, hipFunction_t> kernels;  // "family/kernel"

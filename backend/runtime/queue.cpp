@@ -198,6 +198,7 @@ void queue::synchronize() {
     const hipError_t error = device.hip.hipStreamSynchronize(stream);
     if (error != hipSuccess) {
         broken.store(true, std::memory_order_release);
+        device.work_failed.store(true, std::memory_order_release);
         device.check(error, "hipStreamSynchronize");
     }
     uint64_t known = finished.load(std::memory_order_relaxed);

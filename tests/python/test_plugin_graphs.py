@@ -1,4 +1,5 @@
 """Graphs on the device: plans and their replay, order of copies against running work, events, several backends, switches."""
+import os
 import threading
 
 import numpy as np
@@ -323,6 +324,8 @@ def test_synchronous_launches_and_repetition_give_the_same_bytes():
     assert run_python(RUN).stdout == asynchronous
     assert run_python(RUN, STRATA_SYNC="1").stdout == asynchronous
     assert run_python(RUN, STRATA_EMULATOR_SYNC="1").stdout == asynchronous
+    # settings of other software that change how memory is shared there have no effect here
+    assert run_python(RUN, GGML_CUDA_ENABLE_UNIFIED_MEMORY="1", HSA_XNACK="1").stdout == asynchronous
 
 
 def test_printed_plan_names_nodes_and_kernels():
@@ -358,6 +361,36 @@ def test_out_of_device_memory_is_readable_and_harmless():
     for part in ("hipMalloc of 100.0 MiB (buffer) on STRATA0", "gfx1151", "hipErrorOutOfMemory", "are free", "smaller context", "ttm.pages_limit"):
         assert part in text, part
     assert "[2. 2. 2. 2.]" in text
+
+
+FAULT = """
+import numpy as np
+from support import ggml
+from support.ops import Graph, PluginError
+lib, ffi = ggml.lib, ggml.ffi
+with Graph() as g:
+    table = g.input(np.ones((10, 64), np.float32))
+    rows = g.get_rows(table, g.input(np.array([3, 1_000_000_000], np.int32)))
+    lib.ggml_set_name(rows, b"the rows")
+    graph = g.graph(rows)
+    g.allocate()
+    status = lib.ggml_backend_graph_compute(g.backend, graph)
+    print(ggml.last_error())
+    print("values", np.isnan(g.get(rows)).all())
+    print("again", status == lib.GGML_STATUS_FAILED, lib.ggml_backend_graph_compute(g.backend, graph) == lib.GGML_STATUS_FAILED)
+"""
+
+
+@pytest.mark.skipif(os.environ.get("STRATA_RUNTIME", "emulator") != "emulator", reason="provokes a fault")
+@pytest.mark.parametrize("synchronous", [False, True])
+def test_a_fault_of_a_kernel_is_named_and_survived(synchronous):
+    """An index far outside the table: the emulator stops the kernel at the access."""
+    text = run_python(FAULT, STRATA_SYNC="1" if synchronous else "").stdout
+    for part in ("get_f32_rows", "STRATA0", "hipErrorIllegalAddress", "lane", "new process"):
+        assert part in text, part
+    assert f"values True\nagain {synchronous} True" in text  # seen at the launch, or at the first wait after it
+    if synchronous:
+        assert "for node the rows (GET_ROWS)" in text
 
 
 def test_run_op_reports_refusals():
