@@ -94,7 +94,7 @@ def test_lengths(type):
     rng = new_rng()
     for k in lengths(type):
         for n in (1, 3, 8, 19):
-            check(rng, type, 18, n, k)
+            check(rng, type, 133, n, k)   # rows for every wave of a tile
 
 
 @pytest.mark.parametrize("type", ALL)
@@ -258,6 +258,18 @@ def test_extreme_bits(type):
         x = rng.standard_normal((n, w.values.shape[1]), dtype=np.float32) * 10
         out = run_op(lambda g, a, b: g.mul_mat(a, b), w, x)
         assert_product(out, w.values.astype(np.float64), q8_1(x), 4 * BOUND)
+
+
+@pytest.mark.parametrize("n", [1, 20])
+def test_ties_are_rounded_away_from_zero(n):
+    """Activations half-way between two bytes: with a largest magnitude of 127 the bytes are the rounded values themselves."""
+    rng = new_rng()
+    w, w_values = weights(rng, (40, 256), "q8_0")
+    x = (rng.integers(-126, 126, (n, 8, 32)) + 0.5).astype(np.float32)
+    x[:, :, 7] = 127
+    away = np.sign(x) * np.floor(np.abs(x) + 0.5)
+    out = run_op(lambda g, a, b: g.mul_mat(a, b), w, x.reshape(n, 256))
+    assert_product(out, w_values, away.reshape(n, 256).astype(np.float64))
 
 
 def test_large_and_small_activations():
