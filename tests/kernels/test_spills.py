@@ -5,17 +5,10 @@ import subprocess
 import pytest
 
 from support.compile import find_clang
-from support.libraries import library_dir
+from support.shipped import embedded_code_objects, shipped_kernels
 
 # Kernels that may use scratch memory, each with its reason. There are none.
 EXCEPTIONS: dict[str, str] = {}
-
-
-def embedded_code_objects() -> list[bytes]:
-    """The AMDGPU ELF images inside the plugin: the bytes that ship."""
-    library = (library_dir() / "libggml-strata-hip.so").read_bytes()
-    starts = [m.start() for m in re.finditer(rb"\x7fELF\x02\x01\x01\x40", library)]   # OS/ABI 64: AMDGPU HSA
-    return [library[begin:end] for begin, end in zip(starts, starts[1:] + [len(library)])]
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +25,7 @@ def kernels(tmp_path_factory) -> dict[str, dict[str, int]]:
             name = re.search(r"\n    \.name:\s+(\S+)", entry).group(1)
             assert name not in found, f"two kernels are called {name}"
             found[name] = {key: int(value) for key, value in re.findall(r"\n    \.(\w+):\s+(\d+)", entry)}
-    assert len(found) > 100
+    assert set(found) == set(shipped_kernels()) and len(found) > 100
     return found
 
 

@@ -1,0 +1,120 @@
+"""Matrix product kernels at ragged edges, with every operand in an allocation of exactly its size: the emulator reports any access beyond
+one. Also that all results are written, and nothing but them."""
+import functools
+import struct
+
+import numpy as np
+import pytest
+
+from support.hip import emulator
+from support.shipped import shipped_kernels
+
+# Bytes and elements of a block.
+BLOCKS = {"q4_0": (18, 32), "q4_1": (20, 32), "q5_0": (22, 32), "q5_1": (24, 32), "q8_0": (34, 32),
+          "q4_K": (144, 256), "q5_K": (176, 256), "q6_K": (210, 256)}
+FLOATS = {"f32": 4, "f16": 2, "bf16": 2}
+ONE = (1, 1 << 31, 0)   # fast_divisor of 1
+
+
+def upload(size):
+    return emulator().upload(np.zeros(max(size, 1), np.uint8))
+
+
+@functools.cache
+def loaded(kernel):
+    return emulator().kernel(shipped_kernels()[kernel], kernel)
+
+
+def run(kernel, grid, block, arguments, allocations, dst, results):
+    hip = emulator()
+    hip.launch(loaded(kernel), grid, block, arguments)
+    hip.synchronize()
+    out = hip.download(dst, results, np.float32)
+    for allocation in (*allocations, dst):
+        hip.free(allocation)
+    assert not np.any(out), kernel   # zero weights: zeros, and none of the poison that was there
+
+
+def tiles(count, tile):
+    return -(-count // tile)
+
+
+def quantized(kernel, type, rows, columns, k, grid, block=128):
+    size, elements = BLOCKS[type]
+    row = k // elements * size
+    weights, values, meta = upload(rows * row), upload(columns * k), upload(columns * k // 32 * 8)
+    dst = emulator().upload(np.full(rows * columns, np.nan, np.float32))
+    batches = struct.pack("<QQ9I4x", rows * row, rows * row, *ONE * 3)
+    arguments = struct.pack("<4Q", weights, values, meta, dst) + batches + struct.pack("<4I", row, rows, columns, k)
+    run(kernel, grid, block, arguments, (weights, values, meta), dst, rows * columns)
+
+
+def floats(kernel, type, activation, rows, columns, k, grid, block=128):
+    row, column = k * FLOATS[type], k * FLOATS[activation]
+    weights, activations = upload(rows * row), upload(columns * column)
+    dst = emulator().upload(np.full(rows * columns, np.nan, np.float32))
+    batches = struct.pack("<QQ9I4x", rows * row, rows * row, *ONE * 3)
+    arguments = struct.pack("<3Q2Q", weights, activations, dst, 0, 0) + batches + struct.pack("<5I4x", row, column, rows, columns, k)
+    run(kernel, grid, block, arguments, (weights, activations), dst, rows * columns)
+
+
+def lengths(type):
+    elements = BLOCKS[type][1]
+    return [elements, 3 * elements, 9 * elements]
+
+
+@pytest.mark.parametrize("type", BLOCKS)
+def test_quantized_mat_vec(type):
+    for columns in range(1, 9):
+        for wave_rows in (1, 4) if columns == 1 else (2,):
+            for rows in (1, 5, 33):
+                for k in lengths(type):
+                    quantized(f"mul_mat_vec_{type}_c{columns}_r{wave_rows}", type, rows, columns, k, tiles(rows, 4 * wave_rows))
+
+
+@pytest.mark.parametrize("type", BLOCKS)
+def test_quantized_tiles(type):
+    for tile in (16, 32, 64, 128):
+        for rows in (1, 33, 129):
+            for columns in (1, tile - 1, tile + 1):
+                for k in lengths(type):
+                    quantized(f"mul_mat_{type}_j{tile}", type, rows, columns, k, (tiles(rows, 128), tiles(columns, tile)),
+                              256 if tile == 128 else 128)
+
+
+@pytest.mark.parametrize("types", ["f32_f32", "f16_f32", "f16_f16", "bf16_f32"])
+def test_float_mat_vec(types):
+    for columns in range(1, 9):
+        for lanes in (8, 32):
+            for rows in (1, 5, 33):
+                for k in (1, 8, 67, 256, 519):
+                    floats(f"mul_mat_vec_{types}_c{columns}_l{lanes}", *types.split("_"), rows, columns, k, tiles(rows, 128 // lanes))
+
+
+@pytest.mark.parametrize("types", ["f16_f32", "f16_f16", "bf16_f32"])
+def test_float_tiles(types):
+    for tile in (16, 64):
+        for rows in (1, 33, 129):
+            for columns in (1, tile - 1, tile + 1):
+                for k in (1, 64, 67, 135):
+                    floats(f"mul_mat_{types}_j{tile}", *types.split("_"), rows, columns, k, (tiles(rows, 128), tiles(columns, tile)))
+
+
+def test_f32_tiles():
+    for rows in (1, 33, 65):
+        for columns in (1, 63, 65):
+            for k in (1, 16, 19, 70):
+                floats("mul_mat_f32_f32", "f32", "f32", rows, columns, k, (tiles(rows, 64), tiles(columns, 64)))
+
+
+def test_quantization():
+    for rows, k in ((1, 32), (3, 96), (2, 512), (5, 544), (1, 1056)):
+        hip = emulator()
+        src = upload(rows * k * 4)
+        values, meta = (hip.upload(np.full(size, 77, np.uint8)) for size in (rows * k, rows * k // 4))
+        arguments = struct.pack("<6Q2I3I4x", src, values, meta, k * 4, rows * k * 4, 0, k, rows, *ONE)
+        hip.launch(loaded("quantize_q8_1"), (rows, tiles(k, 512)), 128, arguments)
+        hip.synchronize()
+        assert not np.any(hip.download(values, rows * k, np.uint8)) and not np.any(hip.download(meta, rows * k // 4, np.uint8))
+        for allocation in (src, values, meta):
+            hip.free(allocation)
