@@ -34,20 +34,18 @@ def library_folder() -> pathlib.Path:
 
 
 def ggml() -> ctypes.CDLL:
-    """llama_cpp's own libggml: the plugin must be registered with that copy."""
-    from llama_cpp._ggml import libggml
-    for name in ("ggml_backend_load", "ggml_backend_reg_get", "ggml_backend_dev_get", "ggml_backend_dev_backend_reg"):
-        getattr(libggml, name).restype = ctypes.c_void_p
-    for name in ("ggml_backend_reg_count", "ggml_backend_dev_count"):
-        getattr(libggml, name).restype = ctypes.c_size_t
-    return libggml
+    """The libggml that libllama uses. By its SONAME: the wheel holds the file under several names, and loading it by another
+    path would give a second copy with a registry that libllama never sees."""
+    library = ctypes.CDLL("libggml.so.0")
+    for name in ("ggml_backend_load", "ggml_backend_dev_get"):
+        getattr(library, name).restype = ctypes.c_void_p
+    library.ggml_backend_dev_count.restype = ctypes.c_size_t
+    return library
 
 
 def ggml_base() -> ctypes.CDLL:
-    """llama_cpp's own libggml-base."""
-    import llama_cpp._ctypes_extensions as extensions
-    from llama_cpp._ggml import libggml_base_path
-    library = extensions.load_shared_library("ggml-base", libggml_base_path)
+    """The libggml-base that libllama uses."""
+    library = ctypes.CDLL("libggml-base.so.0")
     for name in ("ggml_backend_dev_name", "ggml_backend_dev_description", "ggml_backend_reg_name"):
         getattr(library, name).restype = ctypes.c_char_p
         getattr(library, name).argtypes = [ctypes.c_void_p]

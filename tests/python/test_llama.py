@@ -173,3 +173,10 @@ def test_two_models_at_once():
 def test_wrong_arguments(arguments, words):
     with pytest.raises(ValueError, match=words):
         load(**arguments)
+
+
+def test_the_plugin_is_in_the_registry_that_llama_cpp_uses():
+    plugin.load("emulator")
+    assert llama_cpp.llama_supports_gpu_offload()
+    copies = {line.split()[-1] for line in open("/proc/self/maps") if "/libggml.so" in line}
+    assert len(copies) == 1
