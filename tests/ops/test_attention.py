@@ -6,6 +6,8 @@ import pytest
 from support.alibi import alibi_slopes
 from support.ggml import ffi, lib
 from support.ops import Graph, new_rng, nmse
+from support.paths import ROOT
+from support.process import run_python
 
 # Queries and weights are rounded to f16, sums are f32: errors of 2^-12 in a few hundred independent terms.
 LIMIT = 1e-6
@@ -214,3 +216,21 @@ def test_refusals():
     assert reason(k_type="q8_0", v_type="q8_0") == "KV type"
     assert reason(k_type="f32", v_type="f32") == "KV type"
     assert reason(k_type="f16", v_type="q4_0") == "K and V types differ"
+
+
+def test_without_tiles():
+    """STRATA_DISABLE=flash_attn_tile sends any number of rows through the vector kernel, as on a chip without WMMA."""
+    code = """
+import numpy as np
+import test_attention as t
+from support.ops import new_rng, nmse
+rng = np.random.default_rng(5)
+for case in (t.Case(64, 33, 70, gqa=3), t.Case(256, 20, 300, gqa=2, mask="window")):
+    data = t.inputs(case, rng)
+    out = t.attention(case, *data)
+    assert nmse(out, t.reference(case, *data)) < t.LIMIT
+    print(out.tobytes().hex())
+"""
+    code = f"import sys; sys.path.insert(0, {str(ROOT / 'tests' / 'ops')!r})\n" + code
+    tiles, vector = run_python(code).stdout, run_python(code, STRATA_DISABLE="flash_attn_tile").stdout
+    assert tiles != vector
