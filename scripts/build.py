@@ -77,9 +77,9 @@ def install_package() -> None:
     if current("package", state):
         return
     arguments = ["install", "-v", "--no-build-isolation", f"{ROOT}[test]"]
-    definitions = {name: os.environ[name] for name in ("STRATA_WERROR", "STRATA_TARGETS") if os.environ.get(name)}
-    for name, value in definitions.items():
-        arguments += ["-C", f"cmake.define.{name}={value}"]
+    # Always given: the build tree remembers what an earlier run set.
+    for name, default in (("STRATA_WERROR", "OFF"), ("STRATA_TARGETS", "gfx1151")):
+        arguments += ["-C", f"cmake.define.{name}={os.environ.get(name) or default}"]
     # The version stays the same while the sources change, so pip must be told to replace what is there.
     subprocess.run([PYTHON, "-m", "pip", "uninstall", "-y", "-q", "strata-hip"], stderr=subprocess.DEVNULL, check=False)
     environment = dict(os.environ, PATH=f"{VENV / 'bin'}{os.pathsep}{os.environ['PATH']}")

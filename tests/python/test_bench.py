@@ -2,6 +2,7 @@
 import csv
 import io
 import json
+import os
 import re
 import sqlite3
 import statistics
@@ -185,3 +186,16 @@ def test_emulated_rows_say_so():
     for line in done.stdout.splitlines():
         row = json.loads(line)
         assert row["backends"] == "strata-hip (emulated)" and row["devices"] == "STRATA0" and row["gpu_info"]
+
+
+def test_progress_bar_on_a_terminal():
+    """On stderr, and only there: the table stays clean."""
+    terminal, end = os.openpty()
+    command = [sys.executable, "-m", "strata_hip.cli", "bench", "-m", str(models.smollm2()), *SMALL]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=end, text=True, timeout=300)
+    os.close(end)
+    shown = os.read(terminal, 100_000).decode()
+    os.close(terminal)
+    assert done.returncode == 0
+    assert "pp8" in shown and "tg2" in shown and "/6" in shown
+    assert len(done.stdout.splitlines()) == 4 and "\r" not in done.stdout
