@@ -193,8 +193,9 @@ def test_progress_bar_on_a_terminal():
     terminal, end = os.openpty()
     command = [sys.executable, "-m", "strata_hip.cli", "bench", "-m", str(models.smollm2()), *SMALL]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=end, text=True, timeout=300)
-    os.close(end)
+    os.set_blocking(terminal, False)
     shown = os.read(terminal, 100_000).decode()
+    os.close(end)
     os.close(terminal)
     assert done.returncode == 0
     assert "pp8" in shown and "tg2" in shown and "/6" in shown
