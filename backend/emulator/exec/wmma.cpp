@@ -45,19 +45,15 @@ static STRATA_INLINE u32v halves(uint32_t low, uint32_t high) {
                                    28, 29, 30, 31);
 }
 
-// A register of 4 bytes or 8 nibbles as pairs of 16-bit numbers.
+using i16x64 = vec<int16_t, 64>;
+using u16x64 = vec<uint16_t, 64>;
+
+// Fields of `bits` bits as pairs of 16-bit numbers: vector n has field n of every 16-bit word. Which numbers are paired does not
+// matter as long as A and B agree.
 template <int bits> static STRATA_INLINE void widen(u32v x, bool is_signed, u32v * pairs) {
     for (int n = 0; n < 16 / bits; n++) {
-        const int at = 2 * bits * n;
-        u32v low = x << (32 - bits - at), high = x << (32 - 2 * bits - at);
-        if (is_signed) {
-            low = as<u32v>(as<i32v>(low) >> (32 - bits));
-            high = as<u32v>(as<i32v>(high) >> (32 - bits));
-        } else {
-            low = low >> (32 - bits);
-            high = high >> (32 - bits);
-        }
-        pairs[n] = (low & 0xffffu) | (high << 16);
+        const i16x64 raised = as<i16x64>(x) << (16 - bits - bits * n);
+        pairs[n] = is_signed ? as<u32v>(raised >> (16 - bits)) : as<u32v>(as<u16x64>(raised) >> (16 - bits));
     }
 }
 
@@ -74,17 +70,21 @@ template <int bits> static STRATA_HANDLER(wmma_integer) {
         for (int p = 0; p < per_register; p++) b[n * per_register + p] = pairs[p];
     }
     u32v result[8];
-    for (int r = 0; r < 8; r++) {
-        u32v sum = splat(0);
-        for (int k = 0; k < 8; k++) sum += multiply_add_pairs(halves(a[k][2 * r], a[k][2 * r + 1]), b[k]);
+    const auto finish = [&](int r, u32v sum) STRATA_LAMBDA {
         const u32v c = operand_row(w, i, 2, r);
-        if (__builtin_expect(i->clamp, 0)) {
-            const u32v wrapped = sum + c;
-            const i32v overflow = as<i32v>((sum ^ wrapped) & (c ^ wrapped)) >> 31;
-            result[r] = select(overflow, (as<u32v>(as<i32v>(c) >> 31)) ^ 0x7fffffffu, wrapped);
-        } else {
-            result[r] = sum + c;
+        const u32v wrapped = sum + c;
+        if (__builtin_expect(!i->clamp, 1)) return wrapped;
+        const i32v overflow = as<i32v>((sum ^ wrapped) & (c ^ wrapped)) >> 31;
+        return select(overflow, (as<u32v>(as<i32v>(c) >> 31)) ^ 0x7fffffffu, wrapped);
+    };
+    for (int r = 0; r < 8; r += 2) {
+        u32v even = splat(0), odd = splat(0);
+        for (int k = 0; k < 8; k++) {
+            even += multiply_add_pairs(halves(a[k][2 * r], a[k][2 * r + 1]), b[k]);
+            odd += multiply_add_pairs(halves(a[k][2 * r + 2], a[k][2 * r + 3]), b[k]);
         }
+        result[r] = finish(r, even);
+        result[r + 1] = finish(r + 1, odd);
     }
     for (int r = 0; r < 8; r++) store_row(w->v + i->dst + r * row_bytes, result[r]);
     STRATA_NEXT;
