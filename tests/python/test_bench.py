@@ -1,13 +1,16 @@
 """`strata-hip bench`: flags, tests and tables are llama-bench's."""
 import csv
+import fcntl
 import io
 import json
 import os
 import re
 import sqlite3
 import statistics
+import struct
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -191,6 +194,7 @@ def test_emulated_rows_say_so():
 def test_progress_bar_on_a_terminal():
     """On stderr, and only there: the table stays clean."""
     terminal, end = os.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
     command = [sys.executable, "-m", "strata_hip.cli", "bench", "-m", str(models.smollm2()), *SMALL]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=end, text=True, timeout=300)
     os.set_blocking(terminal, False)
