@@ -55,8 +55,7 @@ gpu::gpu(const hip_library & from, int index, int hip_ordinal)
     }
 
     int units = 0;
-    check(hip.hipDeviceGetAttribute(&units, hip_attribute_multiprocessors, ordinal), "hipDeviceGetAttribute");
-    // RDNA counts workgroup processors of two compute units each
+    check(hip.hipDeviceGetAttribute(&units, hip_attribute_compute_units, ordinal), "hipDeviceGetAttribute");
     caps.compute_units = static_cast<uint32_t>(units);
 
     char id[64] = "";

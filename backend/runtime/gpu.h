@@ -17,8 +17,8 @@ namespace strata {
 
 class queue;
 
-/// hipDeviceAttributeMultiprocessorCount
-constexpr int hip_attribute_multiprocessors = 63;
+/// hipDeviceAttributePhysicalMultiProcessorCount. The plain MultiprocessorCount is half of it on RDNA: it counts pairs.
+constexpr int hip_attribute_compute_units = 10015;
 
 /// A kernel of this device.
 struct kernel_handle {

@@ -106,6 +106,7 @@ def test_supported_device_beside_an_unsupported_one(fake_hip):
     description = json.loads(text.splitlines()[-1])
     assert [(each["name"], each["arch"], each["device_id"]) for each in description["devices"]] == [("STRATA0", "gfx1151", "0000:c1:00.0")]
     assert description["runtime"] == "hip" and description["library"] == str(fake_hip)
+    assert description["devices"][0]["compute_units"] == 40
     assert description["devices"][0]["memory_free"] == 3 << 30 and description["devices"][0]["memory_total"] == 4 << 30
     assert {each["target"] for each in description["code_objects"]} == {"gfx1151"} and len(description["code_objects"]) > 5
 
