@@ -30,7 +30,6 @@ constexpr int64_t max_grid = 65535;          // workgroups in y and z
 constexpr int64_t max_stride = 1 << 24;      // bytes between rows: kernels address a tile of up to 128 with 32 bits
 constexpr int64_t max_k = 1 << 24;           // elements of a row, for the same reason
 constexpr int64_t max_length = 1 << 30;      // elements of the other dimensions
-constexpr uint32_t many_rows = 4096;         // from here on four rows a wave still leave enough waves
 
 /// Name of a weight type in kernel names, or nullptr if there is no kernel.
 const char * weight_name(ggml_type type) {
@@ -171,6 +170,15 @@ uint32_t column_tile(const device_caps & caps, int64_t rows, int64_t columns, in
     return busy && (columns > 512 || tiles(columns, 64) % 2 == 0) ? 128 : 64;
 }
 
+/// Rows that a wave of the quantized mat-vec takes. Several share the loads of the activations; they need enough rows to keep enough waves,
+/// fewer where a row is a single step long. The results are the same bits.
+uint32_t mat_vec_rows(int64_t rows, int64_t columns, int64_t k) {
+    if (columns > 1) {
+        return 2;
+    }
+    return rows >= 4096 || (rows >= 2048 && k <= 1024) ? 4 : 1;
+}
+
 /// STRATA_DISABLE=mul_mat_vec sends everything through tiles, which can do any number of columns.
 bool use_mat_vec(const planner & plan, const product & p) {
     return p.columns <= max_mat_vec_columns && !(plan.caps().wmma && plan.disabled("mul_mat_vec"));
@@ -193,7 +201,7 @@ void plan_quantized(planner & plan, const ggml_tensor * op) {
     const uint32_t matrices = uint32_t(p.channels * p.samples);
     const std::string type = weight_name(w->type);
     if (use_mat_vec(plan, p)) {
-        const uint32_t wave_rows = p.columns > 1 ? 2 : rows >= many_rows ? 4 : 1;
+        const uint32_t wave_rows = mat_vec_rows(rows, p.columns, k);
         const std::string kernel = "mul_mat_vec_" + type + "_c" + std::to_string(p.columns) + "_r" + std::to_string(wave_rows);
         plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), {tiles(rows, 4 * wave_rows), 1, matrices}, {128}, args);
     } else {
