@@ -6,19 +6,15 @@
 
 namespace strata {
 
-/// The value of lane `lane_id() ^ 16`, for use in the same branch only: LLVM 19 takes v_permlanex16 for an instruction without ties to
-/// other lanes, and may move it into a later branch that alone needs the result, where the lane it reads from may be off.
-STRATA_DEVICE uint32_t swap_halves(uint32_t value) {
-    return __builtin_amdgcn_permlanex16(value, value, 0x76543210u, 0xfedcba98u, true, false);
-}
-
 /// The value of lane `lane_id() ^ Mask`, for Mask 1..15 (DPP row_xmask) or 16 (permlanex16).
 template <uint32_t Mask>
 STRATA_DEVICE uint32_t lane_xor(uint32_t value) {
     static_assert(Mask >= 1 && Mask <= 16);
     if constexpr (Mask == 16) {
-        uint32_t other = swap_halves(value);
-        asm volatile("" : "+v"(other));  // holds the exchange in its place
+        uint32_t other = __builtin_amdgcn_permlanex16(value, value, 0x76543210u, 0xfedcba98u, true, false);
+        // LLVM 19 takes v_permlanex16 for an instruction without ties to other lanes and moves it into the branch that needs the
+        // result, where the lane it reads from may be off. The empty statement counts as tied to other lanes, and stays.
+        asm("" : "+v"(other));
         return other;
     } else {
         return __builtin_amdgcn_update_dpp(0, value, 0x160 + Mask, 0xf, 0xf, true);
