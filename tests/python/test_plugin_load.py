@@ -145,6 +145,13 @@ print(ggml.ffi.string(ggml.lib.ggml_backend_dev_name(ggml.device())).decode())
     assert "STRATA_RUNTIME=nonsense" in result.stdout and result.stdout.endswith("STRATA0\n")
 
 
+def test_the_plugin_takes_the_ggml_of_the_process(fake_hip):
+    text = run_python(LOAD + """
+print(len({line.split()[-1] for line in open("/proc/self/maps") if "libggml-base" in line}))
+""", STRATA_RUNTIME="hip", STRATA_HIP_LIBRARY=fake_hip, FAKE_HIP_ARCHS="gfx1151").stdout
+    assert text == "loaded\n1\n"
+
+
 START = """
 import ctypes
 plugin = ctypes.CDLL({plugin!r})
