@@ -22,7 +22,7 @@ FUNCTION(swiglu_oai) {
     const float limit = args.params[1];
     const float bounded = x > limit ? limit : x;
     const float bounded_gate = gate > limit ? limit : gate < -limit ? -limit : gate;
-    return bounded / (1.0f + exp(args.params[0] * -bounded)) * (bounded_gate + 1.0f);
+    return bounded * sigmoid(args.params[0] * bounded) * (bounded_gate + 1.0f);
 }
 // Parameters: unused, limit.
 FUNCTION(swiglu_clamp) {

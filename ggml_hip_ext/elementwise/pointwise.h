@@ -83,7 +83,12 @@ STRATA_DEVICE void pointwise_rows(const pointwise_args & args, F function) {
         apply(first + step, a1, b1);
         return;
     }
-    for (uint32_t e = first; e < left; e += step) {
+    uint32_t e = first;
+    if (left >= step) {
+        apply(e, load<four_t<A>>(a, e * sizeof(a_type)), load_b(e));
+        e += step;
+    }
+    for (; e < left; e += step) {
         if (left - e >= 4) {
             apply(e, load<four_t<A>>(a, e * sizeof(a_type)), load_b(e));
             continue;

@@ -28,7 +28,7 @@ def _clipped_exp(f):
 FUNCTIONS = {
     "abs": (np.abs, 0.5, 0), "sgn": (np.sign, 0.5, 0), "neg": (np.negative, 0.5, 0), "step": (lambda x: (x > 0) * 1.0, 0.5, 0),
     "tanh": (np.tanh, 1.5, 0), "elu": (_clipped_exp(lambda x: np.where(x > 0, x, np.expm1(x))), 1.6, 0),
-    "relu": (lambda x: np.maximum(x, 0), 0.5, 0), "sigmoid": (_sigmoid, 3, 3e-39), "silu": (lambda x: x * _sigmoid(x), 3, 3e-37),
+    "relu": (lambda x: np.maximum(x, 0), 0.5, 0), "sigmoid": (_sigmoid, 3, 2.0**-126), "silu": (lambda x: x * _sigmoid(x), 3, 2.0**-119),
     "gelu": (lambda x: x * _sigmoid(2 * _GELU * x * (1 + 0.044715 * x**2)), 2, 1e-7),
     "gelu_quick": (lambda x: x * _sigmoid(1.702 * x), 2, 1e-7),
     "gelu_erf": (lambda x: x / 2 * (1 + _erf(x / math.sqrt(2))), 3, 2e-7),
