@@ -124,12 +124,11 @@ const char * get_name(ggml_backend_buffer_type_t type) {
 
 ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t type, std::size_t size) {
     ggml_backend_buffer_t buffer = nullptr;
-    const ggml_status ignored = guarded([&] {
+    guarded([&] {
         gpu & device = of(type);
         auto * mine = new device_buffer{device, {device, size, "buffer"}};
         buffer = ggml_backend_buffer_init(type, device_buffer_interface, mine, size);
     });
-    (void) ignored;
     return buffer;
 }
 
@@ -149,17 +148,16 @@ std::size_t get_max_size(ggml_backend_buffer_type_t) {
 
 void free_host_buffer(ggml_backend_buffer_t buffer) {
     gpu & device = of(buffer->buft);
-    const ggml_status ignored = guarded([&] {
+    guarded([&] {
         device.activate();
         device.wait_for_queues();  // an asynchronous read may still be writing into it
         device.check(device.hip.hipHostFree(buffer->context), "hipHostFree", buffer->size);
     });
-    (void) ignored;
 }
 
 ggml_backend_buffer_t alloc_host_buffer(ggml_backend_buffer_type_t type, std::size_t size) {
     ggml_backend_buffer_t buffer = nullptr;
-    const ggml_status ignored = guarded([&] {
+    guarded([&] {
         gpu & device = of(type);
         device.activate();
         void * memory = nullptr;
@@ -168,7 +166,6 @@ ggml_backend_buffer_t alloc_host_buffer(ggml_backend_buffer_type_t type, std::si
         buffer->buft = type;
         buffer->iface.free_buffer = free_host_buffer;
     });
-    (void) ignored;
     return buffer;
 }
 

@@ -106,8 +106,7 @@ extern "C" {
 /// The registry, or NULL after logging why; strata_hip_last_error() has the same message.
 __attribute__((visibility("default"))) ggml_backend_reg_t ggml_backend_init(void) {
     ggml_backend_reg_t registry = nullptr;
-    const ggml_status ignored = strata::guarded([&] { registry = &strata::start().ggml; });
-    (void) ignored;
+    strata::guarded([&] { registry = &strata::start().ggml; });
     return registry;
 }
 

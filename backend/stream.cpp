@@ -149,43 +149,39 @@ ggml_guid_t guid() {
 
 ggml_backend_t make_backend(gpu & target, ggml_backend_dev_t owner) {
     ggml_backend_t backend = nullptr;
-    const ggml_status ignored = guarded([&] {
+    guarded([&] {
         target.activate();
         auto context = std::make_unique<backend_context>(target);
         backend = new ggml_backend{guid(), backend_interface, owner, context.get()};
         context.release();
     });
-    (void) ignored;
     return backend;
 }
 
 ggml_backend_event_t make_event(gpu & target, ggml_backend_dev_t owner) {
     ggml_backend_event_t event = nullptr;
-    const ggml_status ignored = guarded([&] {
+    guarded([&] {
         target.activate();
         hipEvent_t made = nullptr;
         target.check(target.hip.hipEventCreateWithFlags(&made, hipEventDisableTiming), "hipEventCreateWithFlags");
         event = new ggml_backend_event{owner, made};
     });
-    (void) ignored;
     return event;
 }
 
 void free_event(gpu & target, ggml_backend_event_t event) {
-    const ggml_status ignored = guarded([&] {
+    guarded([&] {
         target.activate();
         target.check(target.hip.hipEventDestroy(of(event)), "hipEventDestroy");
     });
-    (void) ignored;
     delete event;
 }
 
 void synchronize_event(gpu & target, ggml_backend_event_t event) {
-    const ggml_status ignored = guarded([&] {
+    guarded([&] {
         target.activate();
         target.check(target.hip.hipEventSynchronize(of(event)), "hipEventSynchronize");
     });
-    (void) ignored;
 }
 
 }  // namespace strata

@@ -186,8 +186,7 @@ device_memory::~device_memory() {
     });
     const hipError_t error = device.hip.hipFree(address);
     if (waited == GGML_STATUS_SUCCESS && !device.lost()) {
-        const ggml_status ignored = guarded([&] { device.check(error, "hipFree", bytes); });
-        (void) ignored;
+        guarded([&] { device.check(error, "hipFree", bytes); });
     }
     count(counter::allocated_bytes, -static_cast<int64_t>(bytes));
 }
