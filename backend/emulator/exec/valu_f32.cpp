@@ -55,10 +55,19 @@ static STRATA_INLINE f32v div_scale(f32v s0, f32v s1, f32v s2, uint32_t & bits) 
     return r;
 }
 
+/// a + b rounded to odd: the last bit says that something was lost, so that rounding once more, to f32, is right.
+static STRATA_INLINE f64v add_to_odd(f64v a, f64v b) {
+    const f64v sum = a + b, part = sum - a;
+    const f64v error = (a - (sum - part)) + (b - part);
+    const i64v bits = as<i64v>(sum);
+    const i64v even_and_inexact = (i64v(error < 0.0) | i64v(error > 0.0)) & i64v((bits & 1) == 0);
+    const i64v beyond = i64v((as<i64v>(error) ^ bits) < 0);  // -1: the sum's magnitude was rounded up
+    return as<f64v>(bits + (even_and_inexact & (1 + 2 * beyond)));
+}
 static STRATA_INLINE f32v div_fmas(f32v a, f32v b, f32v c, uint32_t vcc) {
-    // The quotient's size says which way div_scale scaled. Scaled or not, the result is rounded once: the sum in f64 has bits enough.
+    // The quotient's size says which way div_scale scaled. Scaled or not, the result is rounded once.
     const i32v large = as<i32v>(as<u32v>(c) >> 23 & 0xffu) > 127;
-    const f64v sum = convert<f64v>(a) * convert<f64v>(b) + convert<f64v>(c);
+    const f64v sum = add_to_odd(convert<f64v>(a) * convert<f64v>(b), convert<f64v>(c));
     const f32v scaled = select(large, convert<f32v>(sum * 0x1p64), convert<f32v>(sum * 0x1p-64));
     return select(mask_lanes(vcc), scaled, fma_(a, b, c));
 }
