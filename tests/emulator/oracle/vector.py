@@ -122,34 +122,35 @@ def _bits(name: str, mask: int, count: int, last: int | None = None) -> str:
 def execute(i: VectorInstruction, wave: Wave) -> None:
     """Runs the instruction on the active lanes of `wave`. All lanes read before any lane writes."""
     s = i.signature
-    run = pcode.compiled(i.mnemonic) if i.mnemonic not in OVERRIDES else OVERRIDES[i.mnemonic]
+    run = OVERRIDES.get(i.mnemonic) or pcode.compiled(i.mnemonic)
     targets = i.dpp.writes(wave) if i.dpp is not None else [lane if wave.active(lane) else None for lane in range(LANES)]
     carry_in = i.carry_in.read(wave, 0, 32, "u")
+    read = _packed_source if i.packed else _source
+    operands = [(f"S{n}", n, x, k, max(k.width, 32) if i.packed else k.width) for n, (x, k) in enumerate(zip(i.sources, s.sources))]
+    wide = s.result is not None and s.result.width > 32
+    result_width = 128 if wide and s.result.width == 128 else 64 if wide or s.compares else 32
+    constants = {
+        "SCC": Cell(Int(wave.scc, 1)),
+        "NEG": Cell(Int(i.modifiers.neg, 3)),
+        "OPSEL": Cell(Int(i.modifiers.op_sel, 3)),
+        "OPSEL_HI": Cell(Int(i.modifiers.op_sel_hi or 0, 3)),  # only v_fma_mix reads it, and there the default is 0
+        "SIMM32": Cell(Int(i.literal or 0, 32)),
+    }
     results = []
     for lane, source_lane in enumerate(targets):
         if source_lane is None:
             continue
-        cells: dict = {"laneId": lane}
-        for n, (operand, kind) in enumerate(zip(i.sources, s.sources)):
+        cells: dict = {"laneId": lane, **constants}
+        for name, n, operand, kind, width in operands:
             where = source_lane if n == 0 else lane
-            bits = 0 if where < 0 else _source(i, n, operand, kind, wave, where)
-            cells[f"S{n}"] = Cell(Int(bits, max(kind.width, 32) if i.packed else kind.width))
+            cells[name] = Cell(Int(read(i, n, operand, kind, wave, where) if where >= 0 else 0, width))
         old = 0
         if s.result is not None and isinstance(i.destination, V):
-            old = i.destination.read(wave, lane, 64 if s.result.width > 32 else 32, "b")
-        d0 = Register(old, 128 if s.result and s.result.width == 128 else 64 if s.compares or (s.result and s.result.width == 64) else 32)
-        if i.destination_bit:
-            d0 = Register(old >> 16, 16)
-        cells["D0"] = d0
+            old = i.destination.read(wave, lane, 64 if wide else 32, "b")
+        cells["D0"] = d0 = Register(old >> 16, 16) if i.destination_bit else Register(old, result_width)
         cells["D1"] = Register(0, 32)
-        vcc = Register(carry_in, 64)
-        cells["VCC"] = vcc
+        cells["VCC"] = vcc = Register(carry_in, 64)
         cells["EXEC"] = Register(0, 64)
-        cells["SCC"] = Register(wave.scc, 1)
-        cells["NEG"] = Cell(Int(i.modifiers.neg, 3))
-        cells["OPSEL"] = Cell(Int(i.modifiers.op_sel, 3))
-        cells["OPSEL_HI"] = Cell(Int(i.modifiers.op_sel_hi or 0, 3))  # only v_fma_mix reads it, and there the default is 0
-        cells["SIMM32"] = Cell(Int(i.literal or 0, 32))
         run(cells)
         if i.modifiers.clamp:
             _clamp(i, s, d0, cells)
@@ -179,8 +180,6 @@ def execute(i: VectorInstruction, wave: Wave) -> None:
 
 def _source(i: VectorInstruction, n: int, operand, kind: OperandType, wave: Wave, lane: int) -> int:
     m = i.modifiers
-    if i.packed:
-        return _packed_source(i, n, operand, kind, wave, lane)
     width = kind.width
     if width == 16 and m.op_sel >> n & 1:
         bits = operand.read(wave, lane, 32, kind.kind) >> 16
@@ -267,8 +266,7 @@ def _note_tolerance(i: VectorInstruction, s: Signature, d0: Register, lane: int,
         wave.loose.setdefault((i.destination.n + low // 32, lane), []).append((low + shift, entry))
         if entry.flushes and sf.is_denormal(cells["S0"].value.bits, f):
             flushed = dict(cells, S0=Cell(Int(cells["S0"].value.bits & f.sign_bit, 32)), D0=Register(0, 32))
-            pcode_run = pcode.compiled(i.mnemonic) if i.mnemonic not in OVERRIDES else OVERRIDES[i.mnemonic]
-            pcode_run(flushed)
+            (OVERRIDES.get(i.mnemonic) or pcode.compiled(i.mnemonic))(flushed)
             wave.alternatives.setdefault((i.destination.n, lane), []).append(flushed["D0"].bits)
 
 
@@ -399,6 +397,7 @@ def _div_fixup(f: sf.Format, name: str):
 
 OVERRIDES = {
     "v_div_fixup_f32": _div_fixup(sf.F32, "v_div_fixup_f32"),
+    "v_div_fixup_f64": _div_fixup(sf.F64, "v_div_fixup_f64"),
     "v_div_fmas_f32": _div_fmas(sf.F32, 64),
     "v_div_fmas_f64": _div_fmas(sf.F64, 128),
     "v_sin_f32": _sin,
