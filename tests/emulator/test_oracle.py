@@ -109,7 +109,10 @@ def test_dot4_signs():
 
 def test_sixteen_bit_results_keep_the_other_half():
     assert result("v_cvt_f16_f32", f32(1.0), d0=0xABCD0000) == 0xABCD3C00
-    assert result("v_fma_mixhi_f16", f32(1.0), f32(2.0), f32(0.5), d0=0x1234ABCD, OPSEL=Int(0, 3), OPSEL_HI=Int(0, 3)) == f16(2.5) << 16 | 0xABCD
+    assert (
+        result("v_fma_mixhi_f16", f32(1.0), f32(2.0), f32(0.5), d0=0x1234ABCD, OPSEL=Int(0, 3), OPSEL_HI=Int(0, 3))
+        == f16(2.5) << 16 | 0xABCD
+    )
 
 
 def test_mad_u64_carries():

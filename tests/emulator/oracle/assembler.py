@@ -184,7 +184,9 @@ def kernel_source(groups) -> str:
         case_bytes = 1 << (longest - 1).bit_length()
         body = []
         for case in group.cases:
-            body += [f".p2align {case_bytes.bit_length() - 1}"] + [f"    {line}" for line in case.code] + [f"    s_branch leave_{group.name}"]
+            body += (
+                [f".p2align {case_bytes.bit_length() - 1}"] + [f"    {line}" for line in case.code] + [f"    s_branch leave_{group.name}"]
+            )
         fields = {
             "name": group.name,
             "registers": group.registers,

@@ -21,7 +21,8 @@ WITHOUT_EFFECT = [
     "s_nop 0", "s_nop 7", "s_sleep 1", "s_clause 0x1", "s_delay_alu instid0(VALU_DEP_1)", "s_waitcnt vmcnt(0) expcnt(0) lgkmcnt(0)",
     "s_waitcnt_vscnt null, 0x0", "s_waitcnt_vmcnt null, 0x0", "s_waitcnt_lgkmcnt null, 0x0", "s_waitcnt_expcnt null, 0x0", "s_barrier",
     "buffer_gl0_inv", "buffer_gl1_inv", "s_set_inst_prefetch_distance 0x1", "s_inst_prefetch 0x2", "s_icache_inv", "s_dcache_inv",
-    "s_waitcnt_depctr 0xfffd", "s_setprio 1", "v_nop", "s_wait_idle", "s_sethalt 0", "s_ttracedata_imm 0x1", "s_sendmsg sendmsg(MSG_DEALLOC_VGPRS)",
+    "s_waitcnt_depctr 0xfffd", "s_setprio 1", "v_nop", "s_wait_idle", "s_sethalt 0", "s_ttracedata_imm 0x1",
+    "s_sendmsg sendmsg(MSG_DEALLOC_VGPRS)",
 ]  # fmt: skip
 
 
@@ -65,7 +66,15 @@ def _calls() -> list[Case]:
         called(w)
         w.scc = 0
 
-    swap = target + ["s_swappc_b64 s[10:11], s[8:9]", "s_movk_i32 s1, 0x22", "s_branch 4f", "3:", "s_movk_i32 s0, 0x11", "s_setpc_b64 s[10:11]", "4:"]
+    swap = target + [
+        "s_swappc_b64 s[10:11], s[8:9]",
+        "s_movk_i32 s1, 0x22",
+        "s_branch 4f",
+        "3:",
+        "s_movk_i32 s0, 0x11",
+        "s_setpc_b64 s[10:11]",
+        "4:",
+    ]
     call = ["s_call_b64 s[10:11], 3f", "s_movk_i32 s1, 0x22", "s_branch 4f", "3:", "s_movk_i32 s0, 0x11", "s_setpc_b64 s[10:11]", "4:"]
 
     def distance(w: Wave) -> None:

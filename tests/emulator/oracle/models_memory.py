@@ -203,10 +203,12 @@ def _atomics() -> list[Case]:
             for returns in (False, True):
                 for address, after, offset, scalar in _addressing(space)[:2]:
 
-                    def model(w: Wave, name=name, encoding=encoding, width=width, dwords=dwords, count=data_dwords, offset=offset, scalar=scalar,
-                              returns=returns) -> None:  # fmt: skip
+                    def model(
+                        w: Wave, width=width, dwords=dwords, kind=(encoding, name, data_dwords, returns), where=(offset, scalar)
+                    ) -> None:
+                        encoding, name, count, returns = kind
                         for lane in w.lanes():
-                            at = place(w, lane, offset, scalar)
+                            at = place(w, lane, *where)
                             old = load(w.memory, at, width // 8)
                             new, back = atomic(encoding, name, old, vector(w, 4, lane, count), 0, width)
                             store(w.memory, at, width // 8, new)
@@ -216,20 +218,14 @@ def _atomics() -> list[Case]:
                     text = f"{name} {registers(0, dwords) + ', ' if returns else ''}{address}, {registers(4, data_dwords)}{after}"
                     pointer = _pointer(offset, scalar)
 
-                    def prepare(w: Wave, source: Source, pointer=pointer, name=name, width=width) -> None:
+                    def prepare(w: Wave, source: Source, pointer=pointer, name=name, width=width, where=(offset, scalar)) -> None:
                         pointer(w, source)
-                        for lane in range(LANES):
-                            # half of the compares succeed; floats are numbers (how NaNs order is not documented)
-                            at = lane * 16
-                            if "cmpswap" in name and lane % 2:
-                                for other in range(LANES):
-                                    if w.active(other):
-                                        place_of = place(w, other, offset, scalar)
-                                        if place_of == at:
-                                            value = vector(w, 4 + width // 32, other, width // 32)
-                                            store(w.memory, at, width // 8, value)
+                        if "cmpswap" in name:  # half of the compares succeed
+                            for lane in w.lanes()[::2]:
+                                compared = vector(w, 4 + width // 32, lane, width // 32)
+                                store(w.memory, place(w, lane, *where), width // 8, compared)
 
-                    kinds = {4: ("f" if "_f32" in name else "i", width)} if "_f32" in name else {4: ("bits", 32)}
+                    kinds = {4: ("f", 32)} if "_f32" in name else {4: ("bits", 32)}
                     result.append(_case(name, text + (" glc" if returns else ""), model, memory=MEMORY, prepare=prepare, vgprs=kinds,
                                         style="floats"))  # fmt: skip
     return [c for c in result if "_f32" not in c.mnemonics[0]] + [_float_atomic(c) for c in result if "_f32" in c.mnemonics[0]]
@@ -364,7 +360,7 @@ LDS_ATOMIC = re.compile(r"ds_(add|sub|rsub|inc|dec|min|max|and|or|xor|storexchg|
 
 def _lds_atomics() -> list[Case]:
     result = []
-    for (where, name), text in pcode.texts().items():
+    for where, name in pcode.texts():
         match = LDS_ATOMIC.match(name)
         if where != "DSOp" or not match:
             continue
@@ -377,7 +373,9 @@ def _lds_atomics() -> list[Case]:
             def model(w: Wave, name=name, width=width, dwords=dwords, returns=returns, offset=offset) -> None:
                 for lane in w.lanes():
                     at = w.v[2][lane] + offset
-                    new, back = atomic("DSOp", name, load(w.lds, at, width // 8), vector(w, 4, lane, dwords), vector(w, 6, lane, dwords), width)
+                    new, back = atomic(
+                        "DSOp", name, load(w.lds, at, width // 8), vector(w, 4, lane, dwords), vector(w, 6, lane, dwords), width
+                    )
                     store(w.lds, at, width // 8, new)
                     if returns:
                         set_vector(w, 0, lane, dwords, back)
@@ -385,7 +383,9 @@ def _lds_atomics() -> list[Case]:
             data = registers(4, dwords) + (f", {registers(6, dwords)}" if compare else "")
             operands = f"{registers(0, dwords)}, v2, {data}" if returns else f"v2, {data}"
 
-            def prepare(w: Wave, source: Source, name=name, compare=compare, width=width, offset=offset, is_float=match.group(3) == "f") -> None:
+            is_float = match.group(3) == "f"
+
+            def prepare(w: Wave, source: Source, compare=compare, width=width, offset=offset, is_float=is_float) -> None:
                 if is_float:
                     values = source.values(LDS_BYTES // 4, "f", 32, "floats")
                     w.lds[:] = struct.pack(f"<{LDS_BYTES // 4}I", *(int(x) for x in values))
@@ -394,7 +394,7 @@ def _lds_atomics() -> list[Case]:
                     for lane in w.lanes()[::2]:
                         set_vector(w, 6, lane, width // 32, load(w.lds, w.v[2][lane] + offset, width // 8))
 
-            kinds = {4: ("f", 32)} if match.group(3) == "f" else {}
+            kinds = {4: ("f", 32)} if is_float else {}
             suffix = f" offset:{offset}" if offset else ""
             result.append(_case(name, f"{name} {operands}{suffix}", model, lds=True, prepare=prepare, vgprs=kinds, style="floats"))
     return [c for c in result if not c.mnemonics[0].endswith("_f64")]
@@ -412,10 +412,9 @@ def _scalar_loads() -> list[Case]:
         for text, distance in (("0x0", lambda w: 0), ("0x40", lambda w: 64), ("-0x10", lambda w: -16), ("s6", lambda w: w.s[6]),
                                ("s6 offset:0x20", lambda w: w.s[6] + 32), ("null", lambda w: 0)):  # fmt: skip
 
-            def model(w: Wave, count=count, distance=distance) -> None:
+            def model(w: Wave, first=first, count=count, distance=distance) -> None:
                 at = (w.s[4] | w.s[5] << 32) + distance(w) - w.memory_base
-                for n, value in enumerate(struct.unpack_from(f"<{count}I", w.memory, at)):
-                    w.s[first + n] = value
+                w.s[first : first + count] = struct.unpack_from(f"<{count}I", w.memory, at)
 
             def prepare(w: Wave, source: Source) -> None:
                 base = w.memory_base + 64 * int(source.random.integers(1, 8))
@@ -436,8 +435,12 @@ def _scratch() -> list[Case]:
         dwords = max(1, size // 4)
         load_kind = {"b8": "u8", "b16": "u16"}.get(kind, kind)
         data, back = registers(4, dwords), registers(0, dwords)
-        addresses = [("off, {d}, off offset:32", "{d}, off, off offset:32"), ("off, {d}, s4", "{d}, off, s4"), ("v3, {d}, off offset:4", "{d}, v3, off offset:4"),
-                     ("v3, {d}, s4 offset:8", "{d}, v3, s4 offset:8")]  # fmt: skip
+        addresses = [
+            ("off, {d}, off offset:32", "{d}, off, off offset:32"),
+            ("off, {d}, s4", "{d}, off, s4"),
+            ("v3, {d}, off offset:4", "{d}, v3, off offset:4"),
+            ("v3, {d}, s4 offset:8", "{d}, v3, s4 offset:8"),
+        ]
         for store_text, load_text in addresses:
 
             def model(w: Wave, size=size, dwords=dwords) -> None:
@@ -554,7 +557,11 @@ def _buffers() -> list[Case]:
     result = []
     for kind, (size, signed) in LOADS.items():
         dwords = max(1, size // 4)
-        for operands, extra, offen in (("v2, s[4:7], 0 offen", 0, True), ("v2, s[4:7], s12 offen offset:16", 48, True), ("off, s[4:7], 0 offset:64", 64, False)):
+        for operands, extra, offen in (
+            ("v2, s[4:7], 0 offen", 0, True),
+            ("v2, s[4:7], s12 offen offset:16", 48, True),
+            ("off, s[4:7], 0 offset:64", 64, False),
+        ):
 
             def load_model(w: Wave, size=size, signed=signed, dwords=dwords, extra=extra, offen=offen) -> None:
                 for lane in w.lanes():
@@ -563,7 +570,9 @@ def _buffers() -> list[Case]:
                     set_vector(w, 4, lane, dwords, extend(value, size, signed) if size < 4 else value)
 
             name = f"buffer_load_{kind}"
-            result.append(_case(name, f"{name} {registers(4, dwords)}, {operands}", load_model, memory=MEMORY, prepare=_inside(describe, records)))
+            result.append(
+                _case(name, f"{name} {registers(4, dwords)}, {operands}", load_model, memory=MEMORY, prepare=_inside(describe, records))
+            )
     for kind, size in STORES.items():
         dwords = max(1, size // 4)
 

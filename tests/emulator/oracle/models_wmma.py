@@ -73,7 +73,9 @@ def _integer() -> list[Case]:
                                     w.v[C + i][lane] = 0x80000000 + int(source.random.integers(0, 1000))
 
                     signs = f" neg_lo:[{negative & 1},{negative >> 1},0]" if negative else ""
-                    text = f"{name} v[{destination}:{destination + 7}], v[{A}:{A + registers - 1}], v[{B}:{B + registers - 1}], v[{C}:{C + 7}]"
+                    text = (
+                        f"{name} v[{destination}:{destination + 7}], v[{A}:{A + registers - 1}], v[{B}:{B + registers - 1}], v[{C}:{C + 7}]"
+                    )
                     result.append(_case(name, text + signs + (" clamp" if clamp else ""), model, prepare))
         text = f"{name} v[{D}:{D + 7}], v[{A}:{A + registers - 1}], v[{B}:{B + registers - 1}], 0 neg_lo:[1,1,0]"
 
@@ -85,7 +87,9 @@ def _integer() -> list[Case]:
                 for lane in range(LANES):
                     w.v[D + i][lane] = int(product[2 * i + lane // 16, lane % 16]) & MASK32
 
-        result.append(_case(name, text, zero_model, lambda w, source, registers=registers: repeat_halves(w, (A, registers), (B, registers))))
+        result.append(
+            _case(name, text, zero_model, lambda w, source, registers=registers: repeat_halves(w, (A, registers), (B, registers)))
+        )
     return result
 
 

@@ -68,7 +68,7 @@ def tokenize(source: str) -> list[tuple[str, str]]:
     while position < len(source):
         match = TOKEN.match(source, position)
         if not match:
-            raise PseudoCodeError(f"cannot read {source[position:position + 20]!r}")
+            raise PseudoCodeError(f"cannot read {source[position : position + 20]!r}")
         if match.lastgroup:
             tokens.append((match.lastgroup, match.group()))
         position = match.end()
@@ -378,7 +378,7 @@ class Generator:
             return self.literal(float_literal(token.rstrip("F"), f))
         if kind == "int":
             digits = token.rstrip("UL")
-            suffix = token[len(digits):]
+            suffix = token[len(digits) :]
             number = int(digits, 0)
             width = 64 if "L" in suffix or number >= 1 << 32 else 32
             return self.literal(f"v.Int({number}, {width}, {'U' not in suffix and number < 1 << (width - 1)})")
@@ -474,7 +474,7 @@ def _conversion(name: str, mode: str):
 def _instruction(name: str, *arguments):
     """A pseudo-code function that is another instruction: v_max_f32(a, b)."""
     if name.startswith("v_cvt_"):  # v_cvt_i16_f32 is a conversion, not an instruction of this ISA
-        target, source = name[len("v_cvt_"):].split("_")
+        target, source = name[len("v_cvt_") :].split("_")
         return _conversion(f"{source}_to_{target}", sf.NEAREST_EVEN)(arguments[0])
     cells = {f"S{i}": Cell(x) for i, x in enumerate(arguments)}
     width = arguments[-1].width

@@ -13,7 +13,9 @@ from .wave import EXEC, M0, SCC, VCC, Inline, Literal, S
 
 ENCODINGS = ("SOP1Op", "SOP2Op", "SOPCOp", "SOPKOp")
 # EXEC has 32 bits here, so the 64-bit forms that read it are left out.
-NOT_GENERIC = re.compile(r"s_(\w+(saveexec|wrexec)_b64|movrel|getpc|setpc|swappc|rfe|call|getreg|setreg|version|waitcnt|cmpk|subvector|sendmsg)")
+NOT_GENERIC = re.compile(
+    r"s_(\w+(saveexec|wrexec)_b64|movrel|getpc|setpc|swappc|rfe|call|getreg|setreg|version|waitcnt|cmpk|subvector|sendmsg)"
+)
 D, S0, S1 = 0, 4, 6
 
 

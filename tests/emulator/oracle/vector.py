@@ -272,11 +272,13 @@ def _note_tolerance(i: VectorInstruction, s: Signature, d0: Register, lane: int,
 
 def _sin(cells: dict) -> None:
     from .functions import sin_turns
+
     _unary(cells, sin_turns)
 
 
 def _cos(cells: dict) -> None:
     from .functions import cos_turns
+
     _unary(cells, cos_turns)
 
 
@@ -395,26 +397,28 @@ def _div_fixup(f: sf.Format, name: str):
     return run
 
 
-OVERRIDES = {
-    "v_div_fixup_f32": _div_fixup(sf.F32, "v_div_fixup_f32"),
-    "v_div_fixup_f64": _div_fixup(sf.F64, "v_div_fixup_f64"),
-    "v_div_fmas_f32": _div_fmas(sf.F32, 64),
-    "v_div_fmas_f64": _div_fmas(sf.F64, 128),
-    "v_sin_f32": _sin,
-    "v_sin_f16": _sin,
-    "v_cos_f32": _cos,
-    "v_cos_f16": _cos,
-    "v_rsq_f16": _rsq,
-    "v_rsq_f32": _rsq,
-    "v_rsq_f64": _rsq,
-    "v_rndne_f16": _rndne,
-    "v_rndne_f32": _rndne,
-    "v_rndne_f64": _rndne,
-    "v_fract_f16": _fract,
-    "v_fract_f32": _fract,
-    "v_fract_f64": _fract,
-    "v_div_scale_f32": _div_scale(sf.F32, 96, 64, 23),
-    "v_div_scale_f64": _div_scale(sf.F64, 768, 128, 53),
-} | {f"v_frexp_mant_{t}": (lambda cells: _frexp(cells, False)) for t in ("f16", "f32", "f64")} | {
-    f"v_frexp_exp_{t}": (lambda cells: _frexp(cells, True)) for t in ("i16_f16", "i32_f32", "i32_f64")
-}
+OVERRIDES = (
+    {
+        "v_div_fixup_f32": _div_fixup(sf.F32, "v_div_fixup_f32"),
+        "v_div_fixup_f64": _div_fixup(sf.F64, "v_div_fixup_f64"),
+        "v_div_fmas_f32": _div_fmas(sf.F32, 64),
+        "v_div_fmas_f64": _div_fmas(sf.F64, 128),
+        "v_sin_f32": _sin,
+        "v_sin_f16": _sin,
+        "v_cos_f32": _cos,
+        "v_cos_f16": _cos,
+        "v_rsq_f16": _rsq,
+        "v_rsq_f32": _rsq,
+        "v_rsq_f64": _rsq,
+        "v_rndne_f16": _rndne,
+        "v_rndne_f32": _rndne,
+        "v_rndne_f64": _rndne,
+        "v_fract_f16": _fract,
+        "v_fract_f32": _fract,
+        "v_fract_f64": _fract,
+        "v_div_scale_f32": _div_scale(sf.F32, 96, 64, 23),
+        "v_div_scale_f64": _div_scale(sf.F64, 768, 128, 53),
+    }
+    | {f"v_frexp_mant_{t}": (lambda cells: _frexp(cells, False)) for t in ("f16", "f32", "f64")}
+    | {f"v_frexp_exp_{t}": (lambda cells: _frexp(cells, True)) for t in ("i16_f16", "i32_f32", "i32_f64")}
+)

@@ -102,7 +102,9 @@ def forms(name: str) -> list[VectorInstruction]:
         if not e32 and (s.writes_vcc or s.reads_vcc) and not name.startswith("v_div_fmas"):
             common["carry_out"] = S(8)
             common["carry_in"] = S(10) if "_ci_" in name or "cndmask" in name else VCC
-        literals: list[int | None] = [0x3FC00000, 0xC2FE0000] if "mk_f32" in name or "ak_f32" in name else [0x3E00] if "k_f16" in name else [None]
+        literals: list[int | None] = (
+            [0x3FC00000, 0xC2FE0000] if "mk_f32" in name or "ak_f32" in name else [0x3E00] if "k_f16" in name else [None]
+        )
         for literal in literals:
             result.append(VectorInstruction(name, sources=sources, literal=literal, **common))
         common["literal"] = literals[0]
@@ -161,14 +163,29 @@ def _modified(name: str, plain: VectorInstruction) -> list[VectorInstruction]:
     wanted: list[Modifiers] = []
     floats = sum(1 << n for n, o in enumerate(s.sources) if o.is_float or name == "v_cndmask_b32")
     if name.startswith("v_pk_"):
-        wanted += [Modifiers(op_sel=1), Modifiers(op_sel=everything, op_sel_hi=0), Modifiers(op_sel_hi=everything & 5), Modifiers(op_sel=2, op_sel_hi=1)]
+        wanted += [
+            Modifiers(op_sel=1),
+            Modifiers(op_sel=everything, op_sel_hi=0),
+            Modifiers(op_sel_hi=everything & 5),
+            Modifiers(op_sel=2, op_sel_hi=1),
+        ]
         if saturating(name):
             wanted += [Modifiers(clamp=True), Modifiers(clamp=True, op_sel=1)]
         if name.endswith("_f16"):
             wanted += [Modifiers(neg=1), Modifiers(abs=2), Modifiers(neg=everything, abs=5 & everything, op_sel=1), Modifiers(clamp=True)]
     elif is_mixed(name):
-        wanted += [Modifiers(op_sel=k, op_sel_hi=h, neg=n, abs=a) for k, h, n, a in
-                   [(0, 0, 0, 0), (0, 1, 0, 0), (1, 1, 2, 0), (4, 6, 1, 1), (5, 7, 4, 2), (0, 2, 7, 7), (3, 3, 0, 4), (0, 0, 3, 0), (0, 4, 0, 0)]]  # fmt: skip
+        bits = [
+            (0, 0, 0, 0),
+            (0, 1, 0, 0),
+            (1, 1, 2, 0),
+            (4, 6, 1, 1),
+            (5, 7, 4, 2),
+            (0, 2, 7, 7),
+            (3, 3, 0, 4),
+            (0, 0, 3, 0),
+            (0, 4, 0, 0),
+        ]
+        wanted += [Modifiers(op_sel=k, op_sel_hi=h, neg=n, abs=a) for k, h, n, a in bits]
         wanted += [Modifiers(clamp=True, op_sel_hi=7)]
     elif is_dot_integer(name):
         if "_iu" in name:
@@ -179,7 +196,13 @@ def _modified(name: str, plain: VectorInstruction) -> list[VectorInstruction]:
         wanted += [Modifiers(neg=1), Modifiers(abs=2), Modifiers(neg=4)] if name.startswith("v_dot2_f32") else []
     else:
         if floats and not name.startswith(("v_cvt_f32_ubyte", "v_div_scale")):
-            wanted += [Modifiers(neg=floats), Modifiers(abs=floats), Modifiers(neg=floats, abs=floats), Modifiers(neg=1 & floats), Modifiers(abs=2 & floats)]
+            wanted += [
+                Modifiers(neg=floats),
+                Modifiers(abs=floats),
+                Modifiers(neg=floats, abs=floats),
+                Modifiers(neg=1 & floats),
+                Modifiers(abs=2 & floats),
+            ]
         if s.result is not None and s.result.is_float and not name.startswith(("v_div_scale", "v_pack_")):
             wanted.append(Modifiers(clamp=True))
         elif saturating(name):
@@ -193,7 +216,10 @@ def _modified(name: str, plain: VectorInstruction) -> list[VectorInstruction]:
     for m in wanted:
         if m != Modifiers() and m not in seen:
             seen.append(m)
-    return [VectorInstruction(name, plain.destination, plain.sources, plain.encoding, plain.carry_out, plain.carry_in, m, None, plain.literal) for m in seen]
+    return [
+        VectorInstruction(name, plain.destination, plain.sources, plain.encoding, plain.carry_out, plain.carry_in, m, None, plain.literal)
+        for m in seen
+    ]
 
 
 def _dpp(name: str, plain: VectorInstruction) -> list[VectorInstruction]:
@@ -212,7 +238,9 @@ def _dpp(name: str, plain: VectorInstruction) -> list[VectorInstruction]:
         destination = plain.destination
         if n % 2 == 0 and s.result is not None and s.result.width == s.sources[0].width:
             destination = plain.sources[0]  # in place: all lanes must be read first
-        result.append(VectorInstruction(name, destination, plain.sources, plain.encoding, plain.carry_out, plain.carry_in, plain.modifiers, control))
+        result.append(
+            VectorInstruction(name, destination, plain.sources, plain.encoding, plain.carry_out, plain.carry_in, plain.modifiers, control)
+        )
     return result
 
 
