@@ -1,7 +1,6 @@
 """Every instruction against the oracle, on random registers, random EXEC and special values, through the HIP ABI.
 
-A failure prints the instruction, the wave's registers and the seed; STRATA_SEED repeats it. Mnemonics that no code object uses may
-be unknown to the emulator: it must then refuse them by name. test_instruction_coverage.py says which ones must not be.
+A failure prints the instruction, the wave's registers and the seed; STRATA_SEED repeats it.
 """
 
 import os
@@ -28,17 +27,10 @@ def code_objects() -> dict[str, bytes]:
 
 @pytest.mark.parametrize("mnemonic", suite.groups())
 def test_instruction(mnemonic, hip, code_objects):
-    found, refused, cases = [], [], 0
+    found, cases = [], 0
     for group in suite.groups()[mnemonic]:
         cases += len(group.cases)
         for differences in device.check(hip, code_objects[group.name], group, SEED).values():
-            (refused if is_refusal(differences[0]) else found).extend(differences)
+            found += differences
     if found:
         pytest.fail(f"seed {SEED}, {cases} forms, {len(found)} differences:\n" + "\n".join(found[:SHOWN]), pytrace=False)
-    if refused:
-        pytest.skip(f"refused: {refused[0]}")
-
-
-def is_refusal(text: str) -> bool:
-    """Whether a failure is the emulator's report of an instruction that it does not know."""
-    return "is not emulated" in text

@@ -456,7 +456,7 @@ def _scratch() -> list[Case]:
             code = [f"scratch_store_{kind} {store_text.format(d=data)}", "s_waitcnt_vscnt null, 0x0",
                     f"scratch_load_{load_kind} {load_text.format(d=back)}"]  # fmt: skip
             result.append(Case((f"scratch_store_{kind}", f"scratch_load_{load_kind}"), code, model, waves=4, scratch=512, prepare=prepare))
-    for kind, signed in (("i8", True), ("i16", True)):
+    for kind in ("i8", "i16"):
         size = int(kind[1:]) // 8
 
         def signed_model(w: Wave, size=size) -> None:
