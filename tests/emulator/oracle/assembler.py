@@ -159,14 +159,10 @@ METADATA = """    - .name: {name}
 
 
 def tool(name: str) -> str:
-    """A tool of LLVM 19 or newer, by its Debian name or beside STRATA_CLANG."""
+    """A tool of LLVM 19 or newer: beside STRATA_CLANG, or by its Debian name."""
     clang = os.environ.get("STRATA_CLANG")
-    if clang:
-        beside = Path(clang).with_name(name)
-        if name == "clang":
-            return clang
-        if beside.exists():
-            return str(beside)
+    if clang and Path(clang).with_name(name).exists():
+        return str(Path(clang).with_name(name))
     for candidate in [f"{name}-{version}" for version in (19, 20, 21, 22)] + [name]:
         path = shutil.which(candidate)
         if path:
