@@ -91,6 +91,10 @@ const char * scatter_refusal(const ggml_tensor * dst, const ggml_tensor * src) {
     if ((src->type != GGML_TYPE_F32 && src->type != GGML_TYPE_F16) || (!float_type_name(dst->type) && dst->type != GGML_TYPE_Q8_0)) {
         return "no conversion between these types";
     }
+    // Values of 11 bits often lie halfway between two quantized ones, and ggml's own back ends round those differently.
+    if (src->type == GGML_TYPE_F16 && dst->type == GGML_TYPE_Q8_0) {
+        return "no conversion between these types: f16 to q8_0 is ambiguous";
+    }
     return shape_refusal(dst, src, src);
 }
 

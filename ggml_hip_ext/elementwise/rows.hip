@@ -112,22 +112,18 @@ STRATA_DEVICE void dequantize_rows(const rows_args & a) {
 }
 
 // Eight lanes a block of 32, in the arithmetic of ggml's reference: scale amax / 127, values rounded half away from zero.
-template <class S>
 STRATA_DEVICE void quantize_q8_0_rows(const rows_args & a) {
     const uint32_t wave = wave_index();
     if (wave >= a.count) {
         return;
     }
     const wave_part part = find_part<direction::scatter>(a, wave);
-    using source = typename S::storage;
-    const char * const src = part.at.src + static_cast<uint64_t>(part.begin) * sizeof(source);
+    const char * const src = part.at.src + static_cast<uint64_t>(part.begin) * sizeof(float);
     char * const dst = part.at.dst + static_cast<uint64_t>(part.begin / block_q8_0::elements) * sizeof(block_q8_0);
     for (uint32_t e = 4 * (thread_x() % wave_size); e < part.elements; e += 4 * wave_size) {
-        const four_t<S> stored = load<four_t<S>>(src, e * sizeof(source));
-        float v[4];
+        const float4v v = load<float4v>(src, e * sizeof(float));
         float largest = 0.0f;
         for (uint32_t i = 0; i < 4; i++) {
-            v[i] = S::to_float(stored[i]);
             largest = max(largest, abs(v[i]));
         }
         largest = wave_max<8>(largest);
@@ -186,5 +182,4 @@ SET(f16, f32)
 SET(f16, f16)
 SET(f16, bf16)
 
-STRATA_KERNEL(rows_block) void set_f32_q8_0_rows(rows_args a) { quantize_q8_0_rows<f32>(a); }
-STRATA_KERNEL(rows_block) void set_f16_q8_0_rows(rows_args a) { quantize_q8_0_rows<f16>(a); }
+STRATA_KERNEL(rows_block) void set_f32_q8_0_rows(rows_args a) { quantize_q8_0_rows(a); }

@@ -83,10 +83,10 @@ def raw_of(values, type):
     return quantize(values, type)
 
 
-@pytest.mark.parametrize("source_type", [np.float32, np.float16])
 @pytest.mark.parametrize("index_type", [np.int32, np.int64])
-@pytest.mark.parametrize("type", ["f32", "f16", "bf16", "q8_0"])
-def test_set(type, index_type, source_type):
+@pytest.mark.parametrize("type, source_type", [(type, source) for type in ("f32", "f16", "bf16") for source in (np.float32, np.float16)]
+                         + [("q8_0", np.float32)])
+def test_set(type, source_type, index_type):
     rng = new_rng()
     for row in ((32, 64, 576, 1024) if type == "q8_0" else (1, 7, 31, 33, 256, 1025)):
         old = rng.standard_normal((13, row)).astype(np.float32)
@@ -157,4 +157,5 @@ def test_refusals():
     assert "conversion" in refusal_of(lambda g, i: g.get_rows(g.tensor((256, 4), "q2_K"), i), index)
     assert refusal_of(lambda g, i: g.get_rows(g.tensor((256, 4), "q6_K"), i), index) is None
     assert "conversion" in refusal_of(lambda g, i: g.set_rows(g.tensor((256, 4), "q4_0"), g.tensor((256, 2)), i), index)
+    assert "ambiguous" in refusal_of(lambda g, i: g.set_rows(g.tensor((256, 4), "q8_0"), g.tensor((256, 2), "f16"), i), index)
     assert "2^31" in refusal_of(lambda g, i: g.get_rows(g.tensor((1 << 30, 4), "f32"), i), index)
