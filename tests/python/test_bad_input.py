@@ -180,3 +180,8 @@ def test_system_packages_tells_a_user_what_to_install(tmp_path):
     assert run.returncode == 1
     for package in ("clang-19", "lld-19", "g++", "python3-venv", "apt-get install"):
         assert package in run.stderr
+
+
+def test_another_host_compiler_is_refused(tmp_path):
+    run = configure(tmp_path, CXX=shutil.which("g++"))
+    assert run.returncode != 0 and "is no clang" in run.stderr and "CXX" in run.stderr
