@@ -47,7 +47,8 @@ static STRATA_INLINE f64v div_fixup(f64v s0, f64v s1, f64v s2) {
     const auto signed_ = [&](f64v x) STRATA_LAMBDA { return as<f64v>((as<u64v>(x) & 0x7fffffffffffffffull) | sign); };
     const i32v e1 = exponent(s1), e2 = exponent(s2);
     const f64v inf = splatd(__builtin_inf());
-    f64v r = signed_(s0);
+    // A quotient that overflows reaches this instruction as NaN, of infinity times zero in the steps before.
+    f64v r = select(is_nan(s0), signed_(inf), signed_(s0));
     r = select(wide_mask(e1 == 2047), signed_(inf), r);
     r = select(wide_mask(e2 - e1 < -1075), signed_(splatd(0)), r);
     const i64v inf1 = abs_(s1) == inf, inf2 = abs_(s2) == inf, zero1 = s1 == 0.0, zero2 = s2 == 0.0;
@@ -81,12 +82,35 @@ static STRATA_INLINE f64v div_scale(f64v s0, f64v s1, f64v s2, uint32_t & bits) 
     bits = lane_bits(select(bad, i64v{}, vcc));
     return r;
 }
+/// (a * b + c) * 2^-128, rounded once. The sum is taken to 113 bits, the last of them odd where it is not exact.
+static __attribute__((noinline)) double fma_scaled_down(double a, double b, double c) {
+    using wide = __float128;
+    if (!__builtin_isfinite(a) || !__builtin_isfinite(b) || !__builtin_isfinite(c)) return std::fma(a, b, c);
+    const wide product = wide(a) * wide(b), addend = c;
+    wide sum = product + addend;
+    const wide other = sum - product;
+    const wide error = (product - (sum - other)) + (addend - other);
+    if (error != 0) {
+        unsigned __int128 bits;
+        std::memcpy(&bits, &sum, sizeof bits);
+        if ((error < 0) != (sum < 0)) bits--;
+        bits |= 1;
+        std::memcpy(&sum, &bits, sizeof bits);
+    }
+    return double(sum * wide(0x1p-128));
+}
 static STRATA_HANDLER(v_div_fmas_f64) {
     const uint32_t lanes = active(w, i);
-    const f64v c = get<F64>(w, i, 2);
-    const f64v r = fma_(get<F64>(w, i, 0), get<F64>(w, i, 1), c);
+    const f64v a = get<F64>(w, i, 0), b = get<F64>(w, i, 1), c = get<F64>(w, i, 2);
+    const f64v r = fma_(a, b, c);
+    // The quotient's size says which way div_scale scaled.
     const i64v large = wide_mask(exponent(c) > 1023);
-    f64v d = select(mask_lanes64(w->s[slot_vcc]), select(large, r * 0x1p128, r * 0x1p-128), r);
+    const i64v scaled = mask_lanes64(w->s[slot_vcc]);
+    f64v d = select(scaled & large, r * 0x1p128, r);
+    for (uint32_t rest = lane_bits(i64v(scaled & ~large)); rest; rest &= rest - 1) {
+        const int lane = __builtin_ctz(rest);
+        d[lane] = fma_scaled_down(a[lane], b[lane], c[lane]);
+    }
     if (i->clamp | i->omod) d = output_modifiers(i, d);
     put<F64>(w, i->dst, d, lanes);
     STRATA_NEXT;

@@ -370,7 +370,7 @@ def _div_scale(f: sf.Format, far: int, step: int, tiny: int):
 
 def _div_fmas(f: sf.Format, step: int):
     """v_div_fmas undoes the scaling: the text's 2 ** 32 fits no case of v_div_scale; the quotient's size says which one it was.
-    A denormal f32 quotient is rounded once, or division would not be correctly rounded; f64 is rounded, then scaled.
+    A denormal quotient is rounded once, or division would not be correctly rounded.
     """
 
     def run(cells: dict) -> None:
@@ -378,7 +378,7 @@ def _div_fmas(f: sf.Format, step: int):
         power = 0
         if cells["VCC"].value.bits >> cells["laneId"] & 1:
             power = step if sf.exponent_field(c, f) > f.bias else -step
-        result = sf.fma(a, b, c, f, power=power) if f is sf.F32 else sf.scale(sf.fma(a, b, c, f), power, f)
+        result = sf.fma(a, b, c, f, power=power)
         cells["D0"].set_typed("f", f.width, Float(result, f))
 
     return run
