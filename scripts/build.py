@@ -79,7 +79,7 @@ def install_package() -> None:
     arguments = ["install", "-v", "--no-build-isolation", f"{ROOT}[test]"]
     # Always given: the build tree remembers what an earlier run set.
     for name, default in (("STRATA_WERROR", "OFF"), ("STRATA_TARGETS", "gfx1151")):
-        arguments += ["-C", f"cmake.define.{name}={os.environ.get(name) or default}"]
+        arguments += ["--config-settings", f"cmake.define.{name}={os.environ.get(name) or default}"]
     # The version stays the same while the sources change, so pip must be told to replace what is there.
     subprocess.run([PYTHON, "-m", "pip", "uninstall", "-y", "-q", "strata-hip"], stderr=subprocess.DEVNULL, check=False)
     environment = dict(os.environ, PATH=f"{VENV / 'bin'}{os.pathsep}{os.environ['PATH']}")
