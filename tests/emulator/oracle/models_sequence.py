@@ -43,8 +43,7 @@ def _division(f: sf.Format) -> Case:
             w.v[0][lane] = quotient & MASK32
             if wide:
                 w.v[1][lane] = quotient >> 32
-            # v_div_fmas_f64 rounds a denormal quotient a second time, when it scales it back
-            w.loose[0, lane] = [(0, Loose(f, ulps=1 if wide and sf.is_denormal(quotient, f) else 0))]
+            w.loose[0, lane] = [(0, Loose(f))]
             for k in range(6, 16):
                 w.v[k][lane] = 0
         w.vcc = 0
