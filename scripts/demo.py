@@ -22,7 +22,7 @@ def stream(pieces) -> None:
     start, count = time.monotonic(), 0
     for piece in pieces:
         print(piece, end="", flush=True)
-        count += 1
+        count += bool(piece)
     print(f"\n({count} pieces in {time.monotonic() - start:.1f} s)", flush=True)
 
 

@@ -2,6 +2,7 @@
 import argparse
 import re
 import sys
+import textwrap
 from typing import List, Optional
 
 from . import __version__
@@ -77,8 +78,9 @@ def _devices(options: argparse.Namespace) -> None:
         print(f"  arch    {device['arch']}, {device['compute_units']} compute units")
         print(f"  memory  {device['memory_free'] / 2**30:.1f} GiB free of {device['memory_total'] / 2**30:.1f} GiB")
     print(f"runtime   {info['runtime']}: {info['library']}")
-    families = sorted({each["family"] for each in info["code_objects"]})
-    print(f"kernels   {', '.join(families) or 'none'} for {', '.join(sorted({each['target'] for each in info['code_objects']}))}")
+    families = ", ".join(sorted({each["family"] for each in info["code_objects"]}))
+    targets = ", ".join(sorted({each["target"] for each in info["code_objects"]}))
+    print(textwrap.fill(f"{families} ({targets})", width=110, initial_indent="kernels   ", subsequent_indent=" " * 10))
 
 
 # run
