@@ -48,7 +48,8 @@ static bool is_known(const std::string & mnemonic) {
 
 /// Writes "mnemonic<TAB>1" (has a handler) or "mnemonic<TAB>0" lines for the executable segments of a code object, as much
 /// of them as fits with a terminating zero; returns the number of bytes needed without it, or -1 if `elf` is not a 64-bit ELF.
-extern "C" __attribute__((visibility("default"))) int strata_emulator_mnemonics(const void * elf, size_t size, char * out, size_t capacity) {
+extern "C" __attribute__((visibility("default"))) int strata_emulator_mnemonics(const void * elf, size_t size, char * out,
+                                                                                size_t capacity) {
     using namespace strata::emulator;
     const auto * bytes = static_cast<const uint8_t *>(elf);
     Elf64_Ehdr header;

@@ -48,7 +48,8 @@ uint64_t inline_constant(uint32_t code, type t) {
     case code_private_limit: return is_64(t) ? uint64_t(scratch_aperture) << 32 | 0xffffffffu : scratch_aperture;
     }
     if (code < code_float_first || code > code_float_last) throw not_emulated();
-    static const uint32_t single[] = {0x3f000000, 0xbf000000, 0x3f800000, 0xbf800000, 0x40000000, 0xc0000000, 0x40800000, 0xc0800000, 0x3e22f983};
+    static const uint32_t single[] = {0x3f000000, 0xbf000000, 0x3f800000, 0xbf800000, 0x40000000, 0xc0000000,
+                                      0x40800000, 0xc0800000, 0x3e22f983};
     static const uint16_t half[] = {0x3800, 0xb800, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x4400, 0xc400, 0x3118};
     static const uint64_t twice[] = {0x3fe0000000000000, 0xbfe0000000000000, 0x3ff0000000000000, 0xbff0000000000000, 0x4000000000000000,
                                      0xc000000000000000, 0x4010000000000000, 0xc010000000000000, 0x3fc45f306dc9c882};
@@ -173,7 +174,10 @@ void builder::dpp_source(inst & i) {
     c.valid = 0xffffffffu;
     c.write = 0xffffffffu;
     if (is_dpp8_) {
-        for (int lane = 0; lane < 32; lane++) c.lane[lane] = uint32_t((lane & ~7) | bits(dpp_word_, 10 + 3 * (lane & 7), 8 + 3 * (lane & 7)));
+        for (uint32_t lane = 0; lane < 32; lane++) {
+            const int at = int(8 + 3 * (lane & 7));
+            c.lane[lane] = (lane & ~7u) | bits(dpp_word_, at + 2, at);
+        }
         const uint32_t code = bits(word_, encoding_ == encoding::vop3 || encoding_ == encoding::vop3p ? 40 : 8,
                                    encoding_ == encoding::vop3 || encoding_ == encoding::vop3p ? 32 : 0);
         c.fetch_inactive = code == code_dpp8_fi;
@@ -435,7 +439,7 @@ inst builder::build(const operation & op) {
     i.pc = raw_.offset;
     i.size = uint8_t(raw_.size);
     switch (op.how) {
-    case form::salu: case form::salu_acc: case form::salu_compare: case form::salu_k: case form::salu_literal: case form::control:
+    case form::salu: case form::salu_compare: case form::salu_k: case form::salu_literal: case form::control:
     case form::nop:
         if (encoding_ >= encoding::smem) {  // v_nop, buffer_gl0_inv and the like
             i.fn = op.general;
@@ -459,8 +463,9 @@ inst builder::build(const operation & op) {
 
 const char * vopd_mnemonic(uint32_t code) {
     static const char * const names[] = {
-        "v_dual_fmac_f32", "v_dual_fmaak_f32", "v_dual_fmamk_f32", "v_dual_mul_f32", "v_dual_add_f32", "v_dual_sub_f32", "v_dual_subrev_f32",
-        "v_dual_mul_dx9_zero_f32", "v_dual_mov_b32", "v_dual_cndmask_b32", "v_dual_max_f32", "v_dual_min_f32", "v_dual_dot2acc_f32_f16",
+        "v_dual_fmac_f32", "v_dual_fmaak_f32", "v_dual_fmamk_f32", "v_dual_mul_f32", "v_dual_add_f32", "v_dual_sub_f32",
+        "v_dual_subrev_f32", "v_dual_mul_dx9_zero_f32", "v_dual_mov_b32", "v_dual_cndmask_b32", "v_dual_max_f32", "v_dual_min_f32",
+        "v_dual_dot2acc_f32_f16",
         "v_dual_dot2acc_f32_bf16", nullptr, nullptr, "v_dual_add_nc_u32", "v_dual_lshlrev_b32", "v_dual_and_b32"};
     return code < std::size(names) ? names[code] : nullptr;
 }
@@ -500,7 +505,8 @@ void builder::vopd(std::vector<inst> & out) {
         const type types[3] = {op->a, op->b, op->c};
         reads_other[h] = false;
         for (int k = 0; k < 3; k++) {
-            if (types[k] != type::none && types[k] != type::mask && i.kind[k] == source_row && i.src[k] == vgpr(destinations[1 - h])) reads_other[h] = true;
+            const bool is_row = types[k] != type::none && types[k] != type::mask && i.kind[k] == source_row;
+            if (is_row && i.src[k] == vgpr(destinations[1 - h])) reads_other[h] = true;
         }
     }
     if (!reads_other[1]) {

@@ -73,7 +73,6 @@ enum memory_flag : uint8_t {
     memory_vaddr = 4,    ///< scratch: vector offset present
     memory_idxen = 8,
     memory_offen = 16,
-    memory_imm_soffset = 32,  ///< buffers: soffset is the constant in imm's high half
 };
 
 /// A range that was found in the allocation table, remembered per worker.
@@ -87,7 +86,8 @@ enum class stop : uint8_t { running, end, barrier, yield, fault };
 
 /// What a handler says about a fault; machine.cpp makes the message.
 struct fault_note {
-    enum class reason : uint8_t { none, memory, lds, scratch, unknown_instruction, unsupported, bad_pc, limit, misaligned } why = reason::none;
+    enum class reason : uint8_t { none, memory, lds, scratch, unknown_instruction, unsupported, bad_pc, limit, misaligned };
+    reason why = reason::none;
     int lane = 0;
     uint64_t address = 0;
     uint32_t size = 0;
@@ -143,7 +143,6 @@ enum class form : uint8_t {
     comparex,    ///< EXEC = f(a, b)
     lane_scalar, ///< readlane, readfirstlane: slot = f(a, scalar)
     salu,
-    salu_acc,
     salu_compare,
     salu_k,      ///< SOPK: d (also a source), simm16
     salu_literal,///< s_fmaak, s_fmamk

@@ -28,15 +28,22 @@ std::string triple(const dim3 & d) { return std::to_string(d.x) + " x " + std::t
 std::string objection(const dispatch & d) {
     const kernel_image & k = *d.kernel;
     const uint64_t items = uint64_t(d.block.x) * d.block.y * d.block.z;
-    if (items == 0 || uint64_t(d.grid.x) * d.grid.y * d.grid.z == 0) return "the grid (" + triple(d.grid) + ") or block (" + triple(d.block) + ") is empty";
-    if (d.block.x > 1024 || d.block.y > 1024 || d.block.z > 1024 || items > 1024) return "a block of " + triple(d.block) + " work-items exceeds 1024";
+    if (items == 0 || uint64_t(d.grid.x) * d.grid.y * d.grid.z == 0) {
+        return "the grid (" + triple(d.grid) + ") or block (" + triple(d.block) + ") is empty";
+    }
+    if (d.block.x > 1024 || d.block.y > 1024 || d.block.z > 1024 || items > 1024) {
+        return "a block of " + triple(d.block) + " work-items exceeds 1024";
+    }
     if (k.max_workgroup && items > k.max_workgroup) {
-        return "a block of " + std::to_string(items) + " work-items exceeds the " + std::to_string(k.max_workgroup) + " the kernel was compiled for";
+        return "a block of " + std::to_string(items) + " work-items exceeds the " + std::to_string(k.max_workgroup) +
+               " the kernel was compiled for";
     }
     if (uint64_t(k.static_lds) + d.dynamic_lds > machine_properties().max_lds) {
         return "LDS of " + std::to_string(k.static_lds) + " + " + std::to_string(d.dynamic_lds) + " bytes exceeds 65536";
     }
-    if (d.kernarg.size() < k.kernarg_size) return "the argument block has " + std::to_string(d.kernarg.size()) + " of " + std::to_string(k.kernarg_size) + " bytes";
+    if (d.kernarg.size() < k.kernarg_size) {
+        return "the argument block has " + std::to_string(d.kernarg.size()) + " of " + std::to_string(k.kernarg_size) + " bytes";
+    }
     if (!(k.properties >> 10 & 1)) return "it was compiled for wave64; only wave32 is emulated";
     if ((k.rsrc1 >> 12 & 0xff) != 0xf0) return "its float mode is not round-to-nearest with denormals kept, which alone is emulated";
     if (k.entry < k.text_begin || k.entry >= k.text_end) return "its entry lies outside the code";

@@ -102,7 +102,8 @@ workgroup_runner::workgroup_runner(launch_context & context) : context_(context)
         w.scratch_size = context.launch.kernel->scratch;
         w.memory = &context.memory;
         w.extra[0] = {context.kernarg, context.kernarg_end, false};
-        w.extra[1] = {reinterpret_cast<uint64_t>(&context.packet), reinterpret_cast<uint64_t>(&context.packet) + sizeof context.packet, false};
+        const uint64_t packet = reinterpret_cast<uint64_t>(&context.packet);
+        w.extra[1] = {packet, packet + sizeof context.packet, false};
         w.ranges = ranges_;
         w.code = &context.code;
         w.text_begin = context.code.text_begin;
@@ -224,7 +225,8 @@ fault workgroup_runner::describe(const wave & w) const {
         break;
     case fault_note::reason::misaligned:
         f.what = fault::kind::memory;
-        what = "misaligned atomic of " + std::to_string(note.size) + " bytes at " + hex(note.address) + " by lane " + std::to_string(note.lane);
+        what = "misaligned atomic of " + std::to_string(note.size) + " bytes at " + hex(note.address) + " by lane " +
+               std::to_string(note.lane);
         break;
     case fault_note::reason::bad_pc:
         f.what = fault::kind::memory;
@@ -244,8 +246,9 @@ fault workgroup_runner::describe(const wave & w) const {
         what = "unknown instruction (or a form of it that is not emulated)";
     }
     f.message = "kernel " + context_.launch.kernel->name + ": " + what + "\n  in `" + code.text(w.pc->pc) + "` at offset " +
-                hex(w.text_begin + w.pc->pc - context_.launch.kernel->entry) + " of the kernel, workgroup (" + std::to_string(w.id[0]) + ", " +
-                std::to_string(w.id[1]) + ", " + std::to_string(w.id[2]) + "), wave " + std::to_string(w.index);
+                hex(w.text_begin + w.pc->pc - context_.launch.kernel->entry) + " of the kernel, workgroup (" +
+                std::to_string(w.id[0]) + ", " + std::to_string(w.id[1]) + ", " + std::to_string(w.id[2]) + "), wave " +
+                std::to_string(w.index);
     return f;
 }
 

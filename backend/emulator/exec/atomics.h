@@ -50,13 +50,14 @@ template <class T, auto F> static STRATA_INLINE T atomic_update(T * p, T data, T
 
 /// X(name, type, function) for every atomic that global memory has.
 #define STRATA_ATOMICS(X) \
-    X("swap_b32", uint32_t, fn_swap), X("cmpswap_b32", uint32_t, compare_swap{}), X("add_u32", uint32_t, fn_add), X("sub_u32", uint32_t, fn_sub), \
-    X("csub_u32", uint32_t, fn_csub), X("min_i32", int32_t, fn_min), X("min_u32", uint32_t, fn_min), X("max_i32", int32_t, fn_max), \
-    X("max_u32", uint32_t, fn_max), X("and_b32", uint32_t, fn_and), X("or_b32", uint32_t, fn_or), X("xor_b32", uint32_t, fn_xor), \
-    X("inc_u32", uint32_t, fn_inc), X("dec_u32", uint32_t, fn_dec), X("swap_b64", uint64_t, fn_swap), X("cmpswap_b64", uint64_t, compare_swap{}), \
-    X("add_u64", uint64_t, fn_add), X("sub_u64", uint64_t, fn_sub), X("min_i64", int64_t, fn_min), X("min_u64", uint64_t, fn_min), \
-    X("max_i64", int64_t, fn_max), X("max_u64", uint64_t, fn_max), X("and_b64", uint64_t, fn_and), X("or_b64", uint64_t, fn_or), \
-    X("xor_b64", uint64_t, fn_xor), X("inc_u64", uint64_t, fn_inc), X("dec_u64", uint64_t, fn_dec), X("add_f32", float, fn_add), \
-    X("min_f32", float, fn_fmin), X("max_f32", float, fn_fmax), X("cmpswap_f32", float, compare_swap{}),
+    X("swap_b32", uint32_t, fn_swap), X("cmpswap_b32", uint32_t, compare_swap{}), X("add_u32", uint32_t, fn_add), \
+    X("sub_u32", uint32_t, fn_sub), X("csub_u32", uint32_t, fn_csub), X("min_i32", int32_t, fn_min), X("min_u32", uint32_t, fn_min), \
+    X("max_i32", int32_t, fn_max), X("max_u32", uint32_t, fn_max), X("and_b32", uint32_t, fn_and), X("or_b32", uint32_t, fn_or), \
+    X("xor_b32", uint32_t, fn_xor), X("inc_u32", uint32_t, fn_inc), X("dec_u32", uint32_t, fn_dec), X("swap_b64", uint64_t, fn_swap), \
+    X("cmpswap_b64", uint64_t, compare_swap{}), X("add_u64", uint64_t, fn_add), X("sub_u64", uint64_t, fn_sub), \
+    X("min_i64", int64_t, fn_min), X("min_u64", uint64_t, fn_min), X("max_i64", int64_t, fn_max), X("max_u64", uint64_t, fn_max), \
+    X("and_b64", uint64_t, fn_and), X("or_b64", uint64_t, fn_or), X("xor_b64", uint64_t, fn_xor), X("inc_u64", uint64_t, fn_inc), \
+    X("dec_u64", uint64_t, fn_dec), X("add_f32", float, fn_add), X("min_f32", float, fn_fmin), X("max_f32", float, fn_fmax), \
+    X("cmpswap_f32", float, compare_swap{}),
 
 }  // namespace strata::emulator::STRATA_ISA

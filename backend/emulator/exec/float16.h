@@ -87,7 +87,8 @@ static STRATA_INLINE u32v double_to_half(f64v d) {
     // Round to odd: where the f32 is inexact and even, step toward the true value.
     const u32v bits = as<u32v>(nearest);
     const i32v inexact = convert<i32v>(i64v(back != d) & i64v(d == d));
-    const i32v too_big = convert<i32v>(i64v(as<f64v>(as<u64v>(back) & 0x7fffffffffffffffull) > as<f64v>(as<u64v>(d) & 0x7fffffffffffffffull)));
+    const auto magnitude = [](f64v x) STRATA_LAMBDA { return as<f64v>(as<u64v>(x) & 0x7fffffffffffffffull); };
+    const i32v too_big = convert<i32v>(i64v(magnitude(back) > magnitude(d)));
     const i32v even = (bits & 1u) == 0u;
     const u32v stepped = select(too_big, bits - 1u, bits + 1u);
     const i32v finite = (bits & 0x7fffffffu) < 0x7f800000u;

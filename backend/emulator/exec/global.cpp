@@ -54,8 +54,6 @@ template <part P, int dwords> static STRATA_INLINE void store_lane(const uint8_t
     }
 }
 
-#define STRATA_EACH_LANE(lane, lanes) for (uint32_t rest = lanes, lane = 0; rest && (lane = uint32_t(__builtin_ctz(rest)), true); rest &= rest - 1)
-
 /// Lanes one at a time: apertures, several allocations, faults. False: the wave has stopped.
 template <part P, int dwords, bool write, bool flat>
 static __attribute__((noinline)) bool lane_by_lane(wave * w, const inst * i, uint64_t count, uint32_t lanes, const address_set & set) {
@@ -146,8 +144,9 @@ template <part P, int dwords, bool write> static STRATA_HANDLER(scratch) {
         if ((a & 3) == 0 && a <= w->scratch_size && bytes <= w->scratch_size - a) {
             uint8_t * p = w->scratch + uint64_t(a >> 2) * row_bytes;
             for (int d = 0; d < dwords; d++) {
-                if (write) store_row(p + d * row_bytes, select(mask_lanes(lanes), load_row(reg + d * row_bytes), load_row(p + d * row_bytes)));
-                else put_row(w, i->dst + d * row_bytes, load_row(p + d * row_bytes), lanes);
+                const u32v kept = load_row(p + d * row_bytes);
+                if (write) store_row(p + d * row_bytes, select(mask_lanes(lanes), load_row(reg + d * row_bytes), kept));
+                else put_row(w, i->dst + d * row_bytes, kept, lanes);
             }
             STRATA_NEXT;
         }
@@ -235,7 +234,8 @@ static const operation entries[] = {
     LOADS("d16_u8", part::d16_u8, 1), LOADS("d16_i8", part::d16_i8, 1), LOADS("d16_b16", part::d16_b16, 1),
     LOADS("d16_hi_u8", part::hi_u8, 1), LOADS("d16_hi_i8", part::hi_i8, 1), LOADS("d16_hi_b16", part::hi_b16, 1),
     STORES("b8", part::u8, 1), STORES("b16", part::u16, 1), STORES("b32", part::whole, 1), STORES("b64", part::whole, 2),
-    STORES("b96", part::whole, 3), STORES("b128", part::whole, 4), STORES("d16_hi_b8", part::hi_u8, 1), STORES("d16_hi_b16", part::hi_b16, 1),
+    STORES("b96", part::whole, 3), STORES("b128", part::whole, 4), STORES("d16_hi_b8", part::hi_u8, 1),
+    STORES("d16_hi_b16", part::hi_b16, 1),
     MEMORY("global_load_addtid_b32", addtid, false), MEMORY("global_store_addtid_b32", addtid, true),
     STRATA_ATOMICS(ATOMIC)
 };

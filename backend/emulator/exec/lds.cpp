@@ -6,8 +6,6 @@
 
 namespace strata::emulator::STRATA_ISA {
 
-#define STRATA_EACH_LANE(lane, lanes) for (uint32_t rest = lanes, lane = 0; rest && (lane = uint32_t(__builtin_ctz(rest)), true); rest &= rest - 1)
-
 /// Whether all active lanes' accesses lie in the workgroup's LDS; stops the wave if not.
 static STRATA_INLINE bool inside(wave * w, const inst * i, uint64_t count, u32v address, uint32_t bytes, uint32_t lanes, bool write) {
     // address + bytes <= size, without wrapping
@@ -21,7 +19,10 @@ static STRATA_INLINE bool inside(wave * w, const inst * i, uint64_t count, u32v 
 
 enum class narrow { none, u8, i8, u16, i16, d16_u8, d16_i8, d16_u16, hi_u8, hi_i8, hi_u16 };
 static constexpr uint32_t narrow_bytes(narrow n) {
-    return n == narrow::u8 || n == narrow::i8 || n == narrow::d16_u8 || n == narrow::d16_i8 || n == narrow::hi_u8 || n == narrow::hi_i8 ? 1 : 2;
+    switch (n) {
+    case narrow::u8: case narrow::i8: case narrow::d16_u8: case narrow::d16_i8: case narrow::hi_u8: case narrow::hi_i8: return 1;
+    default: return 2;
+    }
 }
 
 /// dwords of consecutive bytes a lane.
@@ -85,7 +86,8 @@ template <int dwords, int unit, bool write> static STRATA_HANDLER(two_addresses)
     if (write) {
         STRATA_EACH_LANE(lane, lanes) {
             for (int part = 0; part < 2; part++) {
-                for (int d = 0; d < dwords; d++) std::memcpy(w->lds + at[part][lane] + 4 * d, w->v + i->src[1 + part] + d * row_bytes + lane * 4, 4);
+                const uint8_t * from = w->v + i->src[1 + part] + lane * 4;
+                for (int d = 0; d < dwords; d++) std::memcpy(w->lds + at[part][lane] + 4 * d, from + d * row_bytes, 4);
             }
         }
     } else {

@@ -70,6 +70,7 @@ static STRATA_INLINE f64v fract(f64v x) {
     return select(r >= 1.0, splatd(0x1.fffffffffffffp-1), r);
 }
 
+/// Denormals to zero: exp, log, sqrt and rsq in f32 do not know them, as sources or as results (AMD's manual; rcp does).
 static STRATA_INLINE f32v flush(f32v x) {
     const u32v bits = as<u32v>(x);
     return as<f32v>(select(i32v((bits & 0x7f800000u) == 0u), bits & 0x80000000u, bits));

@@ -3,6 +3,10 @@
 
 #include "operands.h"
 
+/// A loop over the set bits of `lanes`, lowest first.
+#define STRATA_EACH_LANE(lane, lanes) \
+    for (uint32_t rest = lanes, lane = 0; rest && (lane = uint32_t(__builtin_ctz(rest)), true); rest &= rest - 1)
+
 namespace strata::emulator::STRATA_ISA {
 
 /// Asks the allocation table; remembers the range. (exec/memory_slow.cpp, one for all builds)

@@ -6,25 +6,32 @@
 namespace strata::emulator::STRATA_ISA {
 
 // A type says: code (for the decoder), v (32 lanes), rows (registers), sign (the bit that neg/abs act on; 0: no modifiers).
-struct U32 { static constexpr type code = type::b32; using v = u32v; static constexpr int rows = 1, bits = 32; static constexpr uint64_t sign = 0; };
-struct I32 { static constexpr type code = type::i32; using v = i32v; static constexpr int rows = 1, bits = 32; static constexpr uint64_t sign = 0; };
-struct F32 { static constexpr type code = type::f32; using v = f32v; static constexpr int rows = 1, bits = 32; static constexpr uint64_t sign = 1u << 31; };
-struct R32 { static constexpr type code = type::f32; using v = u32v; static constexpr int rows = 1, bits = 32; static constexpr uint64_t sign = 1u << 31; };
-struct U64 { static constexpr type code = type::b64; using v = u64v; static constexpr int rows = 2, bits = 64; static constexpr uint64_t sign = 0; };
-struct I64 { static constexpr type code = type::i64; using v = i64v; static constexpr int rows = 2, bits = 64; static constexpr uint64_t sign = 0; };
-struct F64 { static constexpr type code = type::f64; using v = f64v; static constexpr int rows = 2, bits = 64; static constexpr uint64_t sign = 1ull << 63; };
-struct U16 { static constexpr type code = type::b16; using v = u32v; static constexpr int rows = 1, bits = 16; static constexpr uint64_t sign = 0; };
-struct I16 { static constexpr type code = type::i16; using v = i32v; static constexpr int rows = 1, bits = 16; static constexpr uint64_t sign = 0; };
-struct F16 { static constexpr type code = type::f16; using v = f32v; static constexpr int rows = 1, bits = 16; static constexpr uint64_t sign = 0x8000; };
+template <type Code, class Lanes, int Rows, int Bits, uint64_t Sign> struct operand_type {
+    static constexpr type code = Code;
+    using v = Lanes;
+    static constexpr int rows = Rows, bits = Bits;
+    static constexpr uint64_t sign = Sign;
+};
+struct U32 : operand_type<type::b32, u32v, 1, 32, 0> {};
+struct I32 : operand_type<type::i32, i32v, 1, 32, 0> {};
+struct F32 : operand_type<type::f32, f32v, 1, 32, 1u << 31> {};
+/// f32 as its bits, with float modifiers.
+struct R32 : operand_type<type::f32, u32v, 1, 32, 1u << 31> {};
+struct U64 : operand_type<type::b64, u64v, 2, 64, 0> {};
+struct I64 : operand_type<type::i64, i64v, 2, 64, 0> {};
+struct F64 : operand_type<type::f64, f64v, 2, 64, 1ull << 63> {};
+struct U16 : operand_type<type::b16, u32v, 1, 16, 0> {};
+struct I16 : operand_type<type::i16, i32v, 1, 16, 0> {};
+struct F16 : operand_type<type::f16, f32v, 1, 16, 0x8000> {};
 /// f16 whose signalling NaNs arrive as such (min, max, class).
-struct S16 { static constexpr type code = type::f16; using v = f32v; static constexpr int rows = 1, bits = 16; static constexpr uint64_t sign = 0x8000; };
-/// f16 as its bits; R16 with float modifiers.
-struct R16 { static constexpr type code = type::f16; using v = u32v; static constexpr int rows = 1, bits = 16; static constexpr uint64_t sign = 0x8000; };
+struct S16 : operand_type<type::f16, f32v, 1, 16, 0x8000> {};
+/// f16 as its bits, with float modifiers.
+struct R16 : operand_type<type::f16, u32v, 1, 16, 0x8000> {};
 /// Packed halves as one word (the operation does its own selection).
-struct P16 { static constexpr type code = type::p16; using v = u32v; static constexpr int rows = 1, bits = 32; static constexpr uint64_t sign = 0; };
-struct PF16 { static constexpr type code = type::pf16; using v = u32v; static constexpr int rows = 1, bits = 32; static constexpr uint64_t sign = 0; };
+struct P16 : operand_type<type::p16, u32v, 1, 32, 0> {};
+struct PF16 : operand_type<type::pf16, u32v, 1, 32, 0> {};
 /// A lane mask in an SGPR.
-struct M { static constexpr type code = type::mask; using v = uint32_t; static constexpr int rows = 0, bits = 1; static constexpr uint64_t sign = 0; };
+struct M : operand_type<type::mask, uint32_t, 0, 1, 0> {};
 struct None { static constexpr type code = type::none; };
 
 template <class T> static STRATA_INLINE typename T::v from_bits(u32v r) {

@@ -49,10 +49,10 @@ template <class T, int sources, auto F, auto K = nullptr> constexpr operation ma
     return {name, how, t, t, t, sources == 3 ? t : type::none, nullptr, packed<T, sources, F, K>,
             uint8_t((clamps ? op_int_clamp : 0) | (floating ? op_neg_is_sign : 0))};
 }
-#define PK(NAME, T, N, ...) make_packed<T, N, []([[maybe_unused]] T::v a, [[maybe_unused]] T::v b, [[maybe_unused]] T::v c) STRATA_LAMBDA \
-    -> T::v { return __VA_ARGS__; }>(#NAME)
-#define PKC(NAME, T, N, X, K) make_packed<T, N, []([[maybe_unused]] T::v a, [[maybe_unused]] T::v b, [[maybe_unused]] T::v c) STRATA_LAMBDA \
-    -> T::v { return X; }, []([[maybe_unused]] T::v a, [[maybe_unused]] T::v b, [[maybe_unused]] T::v c) STRATA_LAMBDA -> T::v { return K; }>(#NAME)
+#define STRATA_HALF_FN(T, X) \
+    []([[maybe_unused]] T::v a, [[maybe_unused]] T::v b, [[maybe_unused]] T::v c) STRATA_LAMBDA -> T::v { return X; }
+#define PK(NAME, T, N, X) make_packed<T, N, STRATA_HALF_FN(T, X)>(#NAME)
+#define PKC(NAME, T, N, X, K) make_packed<T, N, STRATA_HALF_FN(T, X), STRATA_HALF_FN(T, K)>(#NAME)
 
 static STRATA_INLINE f32v fma_half(f32v a, f32v b, f32v c) {
     return half_to_float_raw(double_to_half(convert<f64v>(a) * convert<f64v>(b) + convert<f64v>(c)));

@@ -34,10 +34,15 @@ template <auto F> static STRATA_HANDLER(literal_handler) {
     SC(s_cmp_neq_##SUFFIX, T, T, X != Y), SC(s_cmp_nlt_##SUFFIX, T, T, !(X < Y))
 
 // f16 operands are read as words with f16 constants.
-#define H1(NAME, ...) {#NAME, form::salu, type::b32, type::f16, type::none, type::none, nullptr, STRATA_SCALAR(u32, u32, u32, __VA_ARGS__), 0}
-#define H2(NAME, ...) {#NAME, form::salu, type::b32, type::f16, type::f16, type::none, nullptr, STRATA_SCALAR(u32, u32, u32, __VA_ARGS__), 0}
+#define H1(NAME, ...) {#NAME, form::salu, type::b32, type::f16, type::none, type::none, nullptr, \
+    STRATA_SCALAR(u32, u32, u32, __VA_ARGS__), 0}
+#define H2(NAME, ...) {#NAME, form::salu, type::b32, type::f16, type::f16, type::none, nullptr, \
+    STRATA_SCALAR(u32, u32, u32, __VA_ARGS__), 0}
 #define HC(NAME, ...) {#NAME, form::salu_compare, type::none, type::f16, type::f16, type::none, nullptr, \
-    scalar_compare<u32, u32, [](u32 p, u32 q) __attribute__((always_inline)) { const float a = unpack(p), b = unpack(q); return u32(__VA_ARGS__); }>, 0}
+    scalar_compare<u32, u32, [](u32 p, u32 q) STRATA_LAMBDA { \
+        const float a = unpack(p), b = unpack(q); \
+        return u32(__VA_ARGS__); \
+    }>, 0}
 
 static const operation entries[] = {
     S2(s_add_f32, float, float, float, d = a + b),

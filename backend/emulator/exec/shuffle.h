@@ -84,7 +84,8 @@ template <int dwords, class At> static STRATA_INLINE void scatter(const uint8_t 
             _mm_storel_epi64(reinterpret_cast<__m128i *>(at(lane + 2)), b);
             _mm_storel_epi64(reinterpret_cast<__m128i *>(at(lane + 3)), _mm_unpackhi_epi64(b, b));
         } else if constexpr (dwords == 4) {
-            const __m128i x0 = load16(from), x1 = load16(from + row_bytes), x2 = load16(from + 2 * row_bytes), x3 = load16(from + 3 * row_bytes);
+            const __m128i x0 = load16(from), x1 = load16(from + row_bytes);
+            const __m128i x2 = load16(from + 2 * row_bytes), x3 = load16(from + 3 * row_bytes);
             const __m128i a = _mm_unpacklo_epi32(x0, x1), b = _mm_unpacklo_epi32(x2, x3);
             const __m128i c = _mm_unpackhi_epi32(x0, x1), d = _mm_unpackhi_epi32(x2, x3);
             store16(at(lane), _mm_unpacklo_epi64(a, b));

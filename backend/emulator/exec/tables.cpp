@@ -34,8 +34,8 @@ uint32_t apply_dpp(wave * w, const inst * i) {
 }
 
 static const operation_table * const tables[] = {
-    &table_valu_f32, &table_valu_int, &table_valu_16, &table_valu_64, &table_packed, &table_cross_lane, &table_wmma, &table_salu, &table_salu_float,
-    &table_control, &table_global, &table_lds, &table_buffer,
+    &table_valu_f32, &table_valu_int, &table_valu_16, &table_valu_64, &table_packed, &table_cross_lane, &table_wmma, &table_salu,
+    &table_salu_float, &table_control, &table_global, &table_lds, &table_buffer,
 };
 
 const isa_build build = {STRATA_ISA_NAME, tables, sizeof tables / sizeof tables[0], unknown, nop, save_swap_row, exchange_swap_row};

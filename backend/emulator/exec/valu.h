@@ -78,19 +78,26 @@ template <class D, class A, class B, class C, auto F, auto K> static STRATA_HAND
 }
 
 template <class D, class A, class B, class C, auto F, auto K = nullptr> constexpr operation make_carry(const char * name) {
-    return {name, form::valu_vcc, D::code, A::code, B::code, C::code, nullptr, carry_handler<D, A, B, C, F, K>, uint8_t(__is_same(decltype(K), decltype(nullptr)) ? 0 : op_int_clamp)};
+    constexpr uint8_t flags = __is_same(decltype(K), decltype(nullptr)) ? 0 : op_int_clamp;
+    return {name, form::valu_vcc, D::code, A::code, B::code, C::code, nullptr, carry_handler<D, A, B, C, F, K>, flags};
 }
 
-#define OP1(NAME, D, A, ...) make_valu<D, A, None, None, [](A::v a) STRATA_LAMBDA -> D::v { return __VA_ARGS__; }>(#NAME, form::valu)
-#define OP2(NAME, D, A, B, ...) make_valu<D, A, B, None, [](A::v a, B::v b) STRATA_LAMBDA -> D::v { return __VA_ARGS__; }>(#NAME, form::valu)
-#define OP3(NAME, D, A, B, C, ...) make_valu<D, A, B, C, [](A::v a, B::v b, C::v c) STRATA_LAMBDA -> D::v { return __VA_ARGS__; }>(#NAME, form::valu)
+#define STRATA_FN1(D, A, X) [](A::v a) STRATA_LAMBDA -> D::v { return X; }
+#define STRATA_FN2(D, A, B, X) [](A::v a, B::v b) STRATA_LAMBDA -> D::v { return X; }
+#define STRATA_FN3(D, A, B, C, X) [](A::v a, B::v b, C::v c) STRATA_LAMBDA -> D::v { return X; }
+#define OP1(NAME, D, A, X) make_valu<D, A, None, None, STRATA_FN1(D, A, X)>(#NAME, form::valu)
+#define OP2(NAME, D, A, B, X) make_valu<D, A, B, None, STRATA_FN2(D, A, B, X)>(#NAME, form::valu)
+#define OP3(NAME, D, A, B, C, X) OP3_AS(NAME, form::valu, D, A, B, C, X)
+#define OP3_AS(NAME, HOW, D, A, B, C, X) make_valu<D, A, B, C, STRATA_FN3(D, A, B, C, X)>(#NAME, HOW)
 /// The same with a saturating form for clamp.
-#define OP2C(NAME, D, A, B, X, K) make_valu<D, A, B, None, [](A::v a, B::v b) STRATA_LAMBDA -> D::v { return X; }, \
-    [](A::v a, B::v b) STRATA_LAMBDA -> D::v { return K; }>(#NAME, form::valu)
-#define OP3C(NAME, D, A, B, C, X, K) make_valu<D, A, B, C, [](A::v a, B::v b, C::v c) STRATA_LAMBDA -> D::v { return X; }, \
-    [](A::v a, B::v b, C::v c) STRATA_LAMBDA -> D::v { return K; }>(#NAME, form::valu)
+#define OP2C(NAME, D, A, B, X, K) make_valu<D, A, B, None, STRATA_FN2(D, A, B, X), STRATA_FN2(D, A, B, K)>(#NAME, form::valu)
+#define OP3C(NAME, D, A, B, C, X, K) make_valu<D, A, B, C, STRATA_FN3(D, A, B, C, X), STRATA_FN3(D, A, B, C, K)>(#NAME, form::valu)
 /// c is the destination.
-#define ACC(NAME, D, A, B, ...) make_valu<D, A, B, D, [](A::v a, B::v b, D::v c) STRATA_LAMBDA -> D::v { return __VA_ARGS__; }>(#NAME, form::valu_acc)
+#define ACC(NAME, D, A, B, X) OP3_AS(NAME, form::valu_acc, D, A, B, D, X)
+/// With a lane mask `out` as second result; K(d, bits) saturates.
+#define CARRY2(NAME, D, A, B, X, K) make_carry<D, A, B, None, [](A::v a, B::v b, uint32_t & out) STRATA_LAMBDA { return X; }, K>(#NAME)
+#define CARRY3(NAME, D, A, B, C, X, K) \
+    make_carry<D, A, B, C, [](A::v a, B::v b, C::v c, uint32_t & out) STRATA_LAMBDA { return X; }, K>(#NAME)
 #define CMP(NAME, A, B, ...) make_compare<A, B, [](A::v a, B::v b) STRATA_LAMBDA { return __VA_ARGS__; }>("v_cmp_" #NAME, form::compare), \
     make_compare<A, B, [](A::v a, B::v b) STRATA_LAMBDA { return __VA_ARGS__; }>("v_cmpx_" #NAME, form::comparex)
 

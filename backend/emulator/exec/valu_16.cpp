@@ -15,7 +15,10 @@ static STRATA_INLINE f32v fma_half(f32v a, f32v b, f32v c) { return round_half(c
 static STRATA_INLINE f32v ldexp_half(f32v a, i32v n) {
     return round_half(convert<f64v>(a) * power_of_two(clamp_i32(n, -200, 200)));
 }
-static STRATA_INLINE f32v exp2_half(f32v x) { return select(is_nan(x), quieted(x), round_half(exp2_poly(convert<f64v>(select(is_nan(x), splatf(0), x))))); }
+static STRATA_INLINE f32v exp2_half(f32v x) {
+    const f32v r = round_half(exp2_poly(convert<f64v>(select(is_nan(x), splatf(0), x))));
+    return select(is_nan(x), quieted(x), r);
+}
 static STRATA_INLINE f32v log2_half(f32v x) {
     const i32v usable = (x > 0.0f) & (x < __builtin_inff());
     return select(usable, round_half(log2_poly(convert<f64v>(select(usable, x, splatf(1))))), log2_(x));
@@ -24,7 +27,10 @@ static STRATA_INLINE f32v sin_half(f32v x, int quarter) {
     const i32v finite = abs_(x) < __builtin_inff();
     return select(finite, round_half(sin_turns(convert<f64v>(select(finite, x, splatf(0))), quarter)), sin_(x, quarter));
 }
-static STRATA_INLINE f32v sqrt_half(f32v x) { return select(i32v(x < 0.0f), splatf(__builtin_nanf("")), sqrt_(select(i32v(x < 0.0f), splatf(1), x))); }
+static STRATA_INLINE f32v sqrt_half(f32v x) {
+    const i32v negative = x < 0.0f;
+    return select(negative, splatf(__builtin_nanf("")), sqrt_(select(negative, splatf(1), x)));
+}
 static STRATA_INLINE f32v fract_half(f32v x) {
     const f32v r = round_half(x - floor_(x));
     return select(r >= 1.0f, splatf(0x1.ffcp-1f), r);
@@ -81,8 +87,8 @@ static const operation entries[] = {
     OP2(v_mul_f16, F16, F16, F16, a * b),
     OP3(v_fma_f16, F16, F16, F16, F16, fma_half(a, b, c)),
     ACC(v_fmac_f16, F16, F16, F16, fma_half(a, b, c)),
-    make_valu<F16, F16, F16, F16, [](f32v a, f32v b, f32v c) STRATA_LAMBDA { return fma_half(a, b, c); }>("v_fmaak_f16", form::valu_fmaak),
-    make_valu<F16, F16, F16, F16, [](f32v a, f32v b, f32v c) STRATA_LAMBDA { return fma_half(a, b, c); }>("v_fmamk_f16", form::valu_fmamk),
+    OP3_AS(v_fmaak_f16, form::valu_fmaak, F16, F16, F16, F16, fma_half(a, b, c)),
+    OP3_AS(v_fmamk_f16, form::valu_fmamk, F16, F16, F16, F16, fma_half(a, b, c)),
     OP2(v_min_f16, S16, S16, S16, min_(a, b)),
     OP2(v_max_f16, S16, S16, S16, max_(a, b)),
     OP3(v_min3_f16, S16, S16, S16, S16, min_(min_(a, b), c)),
@@ -121,7 +127,7 @@ static const operation entries[] = {
     OP2(v_and_b16, U16, U16, U16, a & b),
     OP2(v_or_b16, U16, U16, U16, a | b),
     OP2(v_xor_b16, U16, U16, U16, a ^ b),
-    make_valu<R16, R16, R16, M, [](u32v a, u32v b, uint32_t c) STRATA_LAMBDA { return select(mask_lanes(c), b, a); }>("v_cndmask_b16", form::valu_mask),
+    OP3_AS(v_cndmask_b16, form::valu_mask, R16, R16, R16, M, select(mask_lanes(c), b, a)),
     OP2C(v_add_nc_u16, U16, U16, U16, a + b, min_u32(a + b, 65535)),
     OP2C(v_sub_nc_u16, U16, U16, U16, a - b, sat_sub(a, b)),
     OP2C(v_add_nc_i16, I16, I16, I16, a + b, sat_i16(a + b)),
@@ -142,8 +148,8 @@ static const operation entries[] = {
     OP2(v_lshlrev_b16, U16, U16, U16, b << (a & 15u)),
     OP2(v_lshrrev_b16, U16, U16, U16, b >> (a & 15u)),
     OP2(v_ashrrev_i16, I16, U16, I16, b >> as<i32v>(a & 15u)),
-    make_valu<F16, U32, U32, F16, [](u32v a, u32v b, f32v c) STRATA_LAMBDA { return dot2_half(a, b, c); }>("v_dot2_f16_f16", form::valu),
-    make_valu<U16, U32, U32, U16, [](u32v a, u32v b, u32v c) STRATA_LAMBDA { return dot2_bfloat(a, b, c); }>("v_dot2_bf16_bf16", form::valu),
+    OP3_AS(v_dot2_f16_f16, form::valu, F16, U32, U32, F16, dot2_half(a, b, c)),
+    OP3_AS(v_dot2_bf16_bf16, form::valu, U16, U32, U32, U16, dot2_bfloat(a, b, c)),
 
     CMP(f_f16, F16, F16, (a != a) & (a == a) & (b == b)),
     CMP(lt_f16, F16, F16, a < b),

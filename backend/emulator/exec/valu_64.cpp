@@ -141,7 +141,7 @@ static const operation entries[] = {
     OP2(v_ldexp_f64, F64, F64, I32, ldexp_(a, b)),
     OP3(v_div_fixup_f64, F64, F64, F64, F64, div_fixup(a, b, c)),
     {"v_div_fmas_f64", form::valu, type::f64, type::f64, type::f64, type::f64, nullptr, v_div_fmas_f64, 0},
-    make_carry<F64, F64, F64, F64, [](f64v a, f64v b, f64v c, uint32_t & bits) STRATA_LAMBDA { return div_scale(a, b, c, bits); }>("v_div_scale_f64"),
+    CARRY3(v_div_scale_f64, F64, F64, F64, F64, div_scale(a, b, c, out), nullptr),
     OP1(v_rcp_f64, F64, F64, 1.0 / a),
     OP1(v_rsq_f64, F64, F64, rsq_double(a)),
     OP1(v_sqrt_f64, F64, F64, select(i64v(a < 0.0), splatd(__builtin_nan("")), sqrt_(select(i64v(a < 0.0), splatd(1), a)))),

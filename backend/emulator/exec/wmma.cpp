@@ -41,8 +41,8 @@ static STRATA_INLINE u32v multiply_add_pairs(u32v a, u32v b) {
 static STRATA_INLINE u32v halves(uint32_t low, uint32_t high) {
     using u32h = vec<uint32_t, 16>;
     const u32h l = u32h{} + low, h = u32h{} + high;
-    return __builtin_shufflevector(l, h, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27,
-                                   28, 29, 30, 31);
+    return __builtin_shufflevector(l, h, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25,
+                                   26, 27, 28, 29, 30, 31);
 }
 
 using i16x64 = vec<int16_t, 64>;
@@ -138,7 +138,8 @@ template <element E, bool wide_result> static STRATA_HANDLER(wmma_float) {
     STRATA_NEXT;
 }
 
-#define WMMA(NAME, C, FN, FLAGS) {"v_wmma_" NAME, form::valu, type::b32, type::b32, type::b32, C, nullptr, FN, op_neg_is_sign | op_no_dpp | FLAGS}
+#define WMMA(NAME, C, FN, FLAGS) \
+    {"v_wmma_" NAME, form::valu, type::b32, type::b32, type::b32, C, nullptr, FN, op_neg_is_sign | op_no_dpp | FLAGS}
 
 static const operation entries[] = {
     WMMA("f32_16x16x16_f16", type::f32, (wmma_float<element::f16, true>), 0),
