@@ -3,10 +3,10 @@
     from strata_hip import Llama
     llm = Llama("model.gguf", device="emulator")
 """
-from .errors import DeviceError, DeviceMemoryError, ModelFileError, ModelNotFoundError, StrataError
+from .errors import CpuWorkWarning, DeviceError, DeviceMemoryError, ModelFileError, ModelNotFoundError, StrataError
 
 __version__ = "0.1.0"
-__all__ = ["Llama", "DeviceError", "DeviceMemoryError", "ModelFileError", "ModelNotFoundError", "StrataError"]
+__all__ = ["Llama", "CpuWorkWarning", "DeviceError", "DeviceMemoryError", "ModelFileError", "ModelNotFoundError", "StrataError"]
 
 
 def __getattr__(name):

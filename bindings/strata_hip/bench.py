@@ -55,10 +55,10 @@ def layers(text: str) -> List[int]:
 
 def pair(text: str) -> tuple:
     """"512,128" -> (512, 128)."""
-    parts = text.split(",")
-    if len(parts) != 2:
+    parts = re.fullmatch(r"(\d+),(\d+)", text)
+    if not parts:
         raise ValueError(f"{text!r} is no pair of numbers")
-    return int(parts[0]), int(parts[1])
+    return int(parts[1]), int(parts[2])
 
 
 @dataclasses.dataclass
@@ -148,6 +148,8 @@ class Context:
             if not self.ctx:
                 self.ctx = None
                 raise llama.load_error(case.model, "failed to create the context", messages.reason())
+        if self.backend == "strata-hip":
+            llama.warn_of_cpu_work(self.model, case.n_gpu_layers, messages.splits)
         self.memory = llama_cpp.llama_get_memory(self.ctx)
         self.vocab = llama_cpp.llama_model_get_vocab(self.model)
 
@@ -293,6 +295,8 @@ def run(options: Options, form: str, out: TextIO) -> None:
 
 def _run(options: Options, form: str, out: TextIO) -> None:
     todo = list(cases(options))
+    for model in options.model:
+        llama.check_model_file(model)
     context = Context(options.backend, options.runtime)
     printer = bench_tables.printer(form, out, options, backend_names(options.backend)[0])
     printer.header()

@@ -19,3 +19,7 @@ class ModelFileError(StrataError, ValueError):
 
 class ModelNotFoundError(StrataError, FileNotFoundError, ValueError):
     """The model file does not exist."""
+
+
+class CpuWorkWarning(UserWarning):
+    """Part of a model that was to compute on the device computes on the CPU."""

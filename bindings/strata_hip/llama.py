@@ -3,12 +3,13 @@ import contextlib
 import ctypes
 import functools
 import os
+import warnings
 from typing import Any, Callable, Optional
 
 import llama_cpp
 
 from . import log, plugin
-from .errors import DeviceError, DeviceMemoryError, ModelFileError, ModelNotFoundError
+from .errors import CpuWorkWarning, DeviceError, DeviceMemoryError, ModelFileError, ModelNotFoundError
 
 _GPU, _IGPU = 1, 2  # enum ggml_backend_dev_type
 
@@ -28,6 +29,8 @@ class Llama(llama_cpp.Llama):
         DeviceMemoryError (also a MemoryError): model or context do not fit; the message names the sizes.
         ModelNotFoundError (FileNotFoundError and ValueError): no such file.
         ModelFileError (a ValueError): not a GGUF file, truncated, or of a kind that llama.cpp does not know.
+
+    Warns with CpuWorkWarning if all layers were given to the device and part of them computes on the CPU all the same.
     """
 
     def __init__(self, model_path: str, *, backend: Optional[str] = "strata-hip", device: Optional[str] = None, **kwargs: Any):
@@ -47,6 +50,8 @@ class Llama(llama_cpp.Llama):
                 super().__init__(model_path, **kwargs)
             except ValueError as error:
                 raise load_error(model_path, str(error), messages.reason()) from None
+        if backend == "strata-hip":
+            warn_of_cpu_work(self._model.model, kwargs["n_gpu_layers"], messages.splits)
 
     @property
     def model_params(self) -> llama_cpp.llama_model_params:
@@ -94,15 +99,26 @@ def check_model_file(path: str) -> None:
         raise ModelFileError(f"{path} is truncated: {len(head)} bytes are less than a GGUF header")
 
 
+def warn_of_cpu_work(model: ctypes.c_void_p, n_gpu_layers: int, splits: int) -> None:
+    """Warns if all layers of a model were given to the device and a context of it needs more than the two graph splits of one
+    that computes there: the CPU looks up the tokens' embeddings, the device does the rest."""
+    if splits > 2 and (n_gpu_layers < 0 or n_gpu_layers > llama_cpp.llama_model_n_layer(model)):
+        warnings.warn(f"part of the model computes on the CPU: {splits} graph splits instead of 2, since the device has no kernel for "
+                      "some of its operations or for this type of KV cache (GGML_SCHED_DEBUG=2 and verbose=True show which)",
+                      CpuWorkWarning, stacklevel=3)
+
+
 def load_error(path: str, error: str, reason: str) -> Exception:
     """The exception for a model or context that llama.cpp could not make, from what it logged."""
     ours = plugin.loaded()
     device_reason = ours.last_error if ours else ""
-    if "out of memory" in device_reason.lower() or "failed to allocate" in reason:
+    if device_reason.partition("\n")[0] not in reason:
+        device_reason = ""  # of an earlier failure
+    if "out of memory" in device_reason.lower() or (not device_reason and "failed to allocate" in reason):
         return DeviceMemoryError(f"{path}: {device_reason or reason}")
-    if "context" in error:
+    if device_reason or "context" in error:
         return DeviceError(f"{error}: {device_reason or reason}")
-    return ModelFileError(f"{error}: {reason or device_reason}")
+    return ModelFileError(f"{error}: {reason}")
 
 
 def _device_errors(method: Callable) -> Callable:

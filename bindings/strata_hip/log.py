@@ -1,6 +1,7 @@
 """llama.cpp's log, read while something that may fail is called."""
 import contextlib
 import ctypes
+import re
 import threading
 from typing import Iterator, List
 
@@ -12,15 +13,18 @@ _lock = threading.RLock()
 
 
 class Log:
-    """The warnings and errors that were logged."""
+    """The warnings and errors that were logged, and the number of graph splits if a context was made."""
 
     def __init__(self) -> None:
         self.text = ""
+        self.splits = 0  # the most that a batch of the context has; 0: none was made
         self._level = 0
 
     def add(self, level: int, text: str) -> None:
         if level != _CONT:
             self._level = level
+        if found := re.search(r": graph.*nodes = .*splits = (\d+)(?: / (\d+))?", text):
+            self.splits = max(int(number) for number in found.groups() if number)
         if self._level in (_WARN, _ERROR):
             self.text += text
 

@@ -1,11 +1,13 @@
 """strata_hip.Llama: everything llama_cpp.Llama does, on the emulator, and stock behaviour without a backend."""
 import inspect
 import pickle
+import warnings
 
 import llama_cpp
 import numpy as np
 import pytest
 
+import strata_hip
 from strata_hip import Llama, models, plugin
 
 QUESTION = [{"role": "user", "content": "What is a computer?"}]
@@ -180,3 +182,16 @@ def test_the_plugin_is_in_the_registry_that_llama_cpp_uses():
     assert llama_cpp.llama_supports_gpu_offload()
     copies = {line.split()[-1] for line in open("/proc/self/maps") if "/libggml.so" in line}
     assert len(copies) == 1
+
+
+def test_work_left_to_the_cpu_is_told():
+    """Attention over a quantized cache has no kernel yet: llama.cpp gives it to the CPU, which must not go unnoticed."""
+    with pytest.warns(strata_hip.CpuWorkWarning, match=r"part of the model computes on the CPU: \d+ graph splits"):
+        load(device="emulator", flash_attn=True, type_k=8, type_v=8).close()  # GGML_TYPE_Q8_0
+
+
+@pytest.mark.parametrize("arguments", [{}, {"flash_attn": True}, {"n_gpu_layers": 10}])
+def test_no_warning_of_cpu_work(arguments):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", strata_hip.CpuWorkWarning)
+        load(device="emulator", **arguments).close()
