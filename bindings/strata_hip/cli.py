@@ -1,6 +1,7 @@
 """The command `strata-hip`."""
 import argparse
 import re
+import signal
 import sys
 import textwrap
 from typing import List, Optional
@@ -10,19 +11,21 @@ from .errors import StrataError
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Runs a command; returns the exit code: 0, 1 after an error (told on stderr), 2 for wrong usage, 130 after Ctrl-C."""
+    """Runs a command; returns the exit code: 0, 1 after an error (told on stderr), 2 for wrong usage. Ctrl-C ends the
+    process at once: Python's handler would wait until a batch is done, which takes the emulator minutes."""
     options = parse(sys.argv[1:] if arguments is None else arguments)
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         return options.command(options) or 0
     except StrataError as error:
         print(f"strata-hip: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:
         # The reader of a pipe left; Python would complain again while it exits.
         sys.stdout = None
         return 0
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def parse(arguments: List[str]) -> argparse.Namespace:
@@ -190,6 +193,8 @@ def bench_options(options: argparse.Namespace):
 
     if options.repetitions < 1:
         options.parser.error("--repetitions: at least 1")
+    if 0 in values("batch_size", [2048], bench.int_range):
+        options.parser.error("--batch-size: at least 1")
     return bench.Options(
         model=values("model", [], lambda text: text.split(",")),
         n_prompt=values("n_prompt", [512], bench.int_range),

@@ -19,27 +19,30 @@ def run(options: argparse.Namespace) -> None:
         raise StrataError(f"{options.model} has no chat template: it can only continue text (-no-cnv)")
     sampling = dict(max_tokens=None if options.predict < 0 else options.predict, temperature=options.temp, top_k=options.top_k,
                     top_p=options.top_p, min_p=options.min_p, repeat_penalty=options.repeat_penalty)
-    if options.conversation:
-        converse(llm, prompt, options, sampling)
-        return
-    if not options.no_display_prompt:
-        print(prompt, end="", flush=True)
-    show(chunk["choices"][0]["text"] for chunk in llm(prompt, stream=True, **sampling))
+    try:
+        if options.conversation:
+            converse(llm, prompt, options, sampling)
+        else:
+            continue_text(llm, prompt, options, sampling)
+    except ValueError as error:  # llama_cpp's for a prompt that does not fit
+        raise StrataError(str(error)) from None
 
 
 def read_prompt(options: argparse.Namespace) -> str:
     """-p, -f or stdin."""
     if options.prompt is not None:
         return options.prompt
-    if options.file:
-        try:
+    try:
+        if options.file:
             with open(options.file, encoding="utf-8") as file:
                 return file.read()
-        except OSError as error:
-            raise StrataError(f"the prompt cannot be read: {error}") from None
-    if sys.stdin.isatty():
-        return input("> ")
-    return sys.stdin.read()
+        if sys.stdin.isatty():
+            return input("> ")
+        return sys.stdin.read()
+    except EOFError:
+        raise StrataError("no prompt was given") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise StrataError(f"the prompt cannot be read: {error}") from None
 
 
 def load(options: argparse.Namespace) -> Llama:
@@ -47,15 +50,31 @@ def load(options: argparse.Namespace) -> Llama:
     for name in (options.cache_type_k, options.cache_type_v):
         if name not in bench.CACHE_TYPES:
             raise StrataError(f"cache type {name!r} is none of {', '.join(bench.CACHE_TYPES)}")
+    # llama.cpp rounds a context up to this; llama_cpp goes by what it was given, and by what it got
+    n_ctx = (options.ctx_size + 255) // 256 * 256
     return Llama(
-        options.model, backend=options.backend, device=options.runtime, n_gpu_layers=options.gpu_layers, n_ctx=options.ctx_size,
+        options.model, backend=options.backend, device=options.runtime, n_gpu_layers=options.gpu_layers, n_ctx=n_ctx,
         n_batch=options.batch_size, n_ubatch=options.ubatch_size, n_threads=options.threads, n_threads_batch=options.threads,
         flash_attn=options.flash_attn == "on", type_k=bench.CACHE_TYPES[options.cache_type_k],
         type_v=bench.CACHE_TYPES[options.cache_type_v], seed=options.seed & 0xFFFFFFFF, verbose=options.verbose)
 
 
+def continue_text(llm: Llama, prompt: str, options: argparse.Namespace, sampling: Dict[str, Any]) -> None:
+    """Prints the prompt and what follows it."""
+    if not llm.tokenize(prompt.encode("utf-8"), special=True):
+        raise StrataError("the prompt is empty, and this model needs a token to begin with")
+    if not options.no_display_prompt:
+        print(prompt, end="", flush=True)
+    if sampling["max_tokens"] == 0:  # llama_cpp takes it for no limit
+        print()
+        return
+    show(chunk["choices"][0]["text"] for chunk in llm(prompt, stream=True, **sampling))
+
+
 def converse(llm: Llama, prompt: str, options: argparse.Namespace, sampling: Dict[str, Any]) -> None:
     """Answers `prompt`; on a terminal, what the user says after it too."""
+    if sampling["max_tokens"] == 0:  # llama_cpp takes it for no limit
+        return
     messages: List[Dict[str, str]] = []
     if options.system_prompt:
         messages.append({"role": "system", "content": options.system_prompt})

@@ -135,6 +135,52 @@ def test_out_of_device_memory(memory, n_ctx):
     assert "THEN 1" in run.stdout
 
 
+LATER = """
+import strata_hip
+from strata_hip import Llama, models
+def attempt(*arguments, **more):
+    try:
+        Llama(*arguments, verbose=False, **more)
+    except strata_hip.StrataError as error:
+        print(type(error).__name__, error)
+attempt(models.smollm2(), device="emulator", n_ctx=8192)
+for where in ({"device": "emulator"}, {"backend": "cpu"}):
+    attempt(CUT, **where)
+    attempt(models.smollm2(), n_ctx=64, type_v=2, **where)
+"""
+
+
+def test_an_error_is_not_blamed_on_an_earlier_one(tmp_path):
+    cut = tmp_path / "cut.gguf"
+    with models.smollm2().open("rb") as file:
+        cut.write_bytes(file.read(40_000_000))
+    run = apart(LATER.replace("CUT", repr(str(cut))), STRATA_EMULATOR_MEMORY="128M")
+    lines = run.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["DeviceMemoryError"] + ["ModelFileError", "DeviceError"] * 2, run.stdout
+    for line in lines[1:]:
+        assert "hipMalloc" not in line and ("not within the file bounds" in line or "V cache" in line)
+
+
+FORKED = """
+import os, sys
+import strata_hip
+from strata_hip import Llama, models, plugin
+plugin.load("emulator")
+if os.fork() == 0:
+    try:
+        Llama(models.smollm2(), n_ctx=32, verbose=False)
+    except strata_hip.DeviceError as error:
+        print(type(error).__name__, error, flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_a_forked_child_is_told_so():
+    text = apart(FORKED).stdout
+    assert text.startswith("DeviceError ") and "was forked" in text
+
+
 def test_a_process_has_one_device():
     run = apart("from strata_hip import plugin\nplugin.load('emulator')\nplugin.load()\nplugin.load('hip')")
     assert run.returncode == 1

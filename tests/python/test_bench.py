@@ -99,12 +99,19 @@ def test_repeated_flags_add_up_and_zero_drops_a_test():
     assert [(c.n_prompt, c.n_gen) for c in bench.cases(wanted)] == [(16, 0), (32, 0)]
 
 
-@pytest.mark.parametrize("arguments", [["-p", "x"], ["-ctk", "q9_9"], ["-fa", "maybe"], ["-pg", "1"], ["-r", "0"], ["-o", "xml"]])
+@pytest.mark.parametrize("arguments", [["-p", "x"], ["-ctk", "q9_9"], ["-fa", "maybe"], ["-pg", "1"], ["-pg", "a,b"],
+                                       ["-pg", "-8,4"], ["-b", "0"], ["-b", "8,0"], ["-r", "0"], ["-o", "xml"]])
 def test_bad_flags_end_with_usage(arguments, capsys):
     with pytest.raises(SystemExit) as end:
         options(*arguments)
     assert end.value.code == 2
     assert arguments[0].strip("-")[0] in capsys.readouterr().err
+
+
+def test_a_missing_model_is_told_before_any_output():
+    done = subprocess.run([sys.executable, "-m", "strata_hip.cli", "bench", "-m", "/no/such.gguf", "--backend", "cpu", "-o", "json"],
+                          capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "") and "/no/such.gguf" in done.stderr
 
 
 def test_markdown():

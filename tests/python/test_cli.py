@@ -1,8 +1,10 @@
 """The command `strata-hip`."""
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -67,6 +69,36 @@ def test_run_reads_a_file(tmp_path):
     assert done.stdout.startswith(TEXT + " seven")
 
 
+def test_no_token_wanted_is_no_token():
+    arguments = ["run", "-m", models.smollm2(), "-p", TEXT, "-n", "0", "-c", "64", "--backend", "cpu"]
+    assert run(*arguments, "-no-cnv").stdout == TEXT + "\n"
+    assert run(*arguments).stdout == ""
+
+
+def test_no_prompt_on_a_terminal():
+    terminal, end = os.openpty()
+    process = subprocess.Popen([sys.executable, "-m", "strata_hip.cli", "run", "-m", str(models.smollm2()), "--backend", "cpu"],
+                               stdin=end, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    os.write(terminal, b"\x04")
+    _, error = process.communicate(timeout=60)
+    os.close(end)
+    os.close(terminal)
+    assert process.returncode == 1 and error == "strata-hip: no prompt was given\n"
+
+
+def test_ctrl_c_ends_a_long_batch():
+    """While one call of llama.cpp computes thousands of tokens."""
+    process = subprocess.Popen([sys.executable, "-m", "strata_hip.cli", "bench", "-m", str(models.smollm2()), "--runtime", "emulator",
+                                "-p", "4096", "-n", "0", "-b", "4096", "--no-warmup"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline().startswith("| model")
+        time.sleep(5)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=5) == -signal.SIGINT
+    finally:
+        process.kill()
+
+
 def test_seed_repeats():
     arguments = ["run", "-m", models.smollm2(), "-p", "Once", "-n", "8", "-c", "64", "-no-cnv", "--backend", "cpu", "--temp", "1.5"]
     outputs = [run(*arguments, "-s", seed).stdout for seed in ("1", "1", "2")]
@@ -76,7 +108,11 @@ def test_seed_repeats():
 @pytest.mark.parametrize("arguments,words", [
     (["run", "-m", "/no/such.gguf", "-p", "x", "--backend", "cpu"], "/no/such.gguf"),
     (["run", "-m", "MODEL", "-f", "/no/such.txt", "--backend", "cpu"], "/no/such.txt"),
+    (["run", "-m", "MODEL", "-f", "/bin/sh", "--backend", "cpu"], "the prompt cannot be read"),
     (["run", "-m", "MODEL", "-p", "x", "--backend", "cpu", "-ctk", "q9"], "q9"),
+    (["run", "-m", "MODEL", "-p", "word " * 300, "--backend", "cpu", "-c", "32", "-n", "1"], "exceed context window"),
+    (["run", "-m", "MODEL", "-p", "word " * 300, "--backend", "cpu", "-c", "32", "-n", "1", "-no-cnv"], "exceed context window"),
+    (["run", "-m", "MODEL", "-p", "", "--backend", "cpu", "-c", "32", "-n", "1", "-no-cnv"], "the prompt is empty"),
     (["bench", "-m", "/no/such.gguf", "--backend", "cpu"], "/no/such.gguf")])
 def test_errors_are_one_line_without_a_traceback(arguments, words):
     done = run(*[str(models.smollm2()) if a == "MODEL" else a for a in arguments])
