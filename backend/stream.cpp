@@ -116,8 +116,9 @@ void event_record(ggml_backend_t backend, ggml_backend_event_t event) {
 
 void event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
     done(backend, [&](queue & work) {
+        const hipError_t error = work.device.hip.hipStreamWaitEvent(work.stream, of(event), 0);
         work.submitted();
-        work.device.check(work.device.hip.hipStreamWaitEvent(work.stream, of(event), 0), "hipStreamWaitEvent");
+        work.device.check(error, "hipStreamWaitEvent");
     });
 }
 

@@ -41,9 +41,10 @@ void plan_runner::launch(const step & each, const launch_plan & plan) {
                 HIP_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t *>(plan.args.data() + each.args_offset),
                 HIP_LAUNCH_PARAM_BUFFER_SIZE, &size, HIP_LAUNCH_PARAM_END,
             };
+            const hipError_t error = hip.hipModuleLaunchKernel(each.kernel.function, each.grid.x, each.grid.y, each.grid.z,
+                each.block.x, each.block.y, each.block.z, each.lds_bytes, work.stream, nullptr, extra);
             work.submitted();
-            work.device.check(hip.hipModuleLaunchKernel(each.kernel.function, each.grid.x, each.grid.y, each.grid.z, each.block.x, each.block.y,
-                each.block.z, each.lds_bytes, work.stream, nullptr, extra), "hipModuleLaunchKernel");
+            work.device.check(error, "hipModuleLaunchKernel");
             break;
         }
         case step::kind::copy:

@@ -69,13 +69,11 @@ static const char * direction(hip_memcpy_kind kind) {
 
 void queue::copy_rows(void * dst, std::size_t stride_dst, const void * src, std::size_t stride_src, std::size_t size, std::size_t rows,
         hip_memcpy_kind kind) {
+    const bool flat = rows == 1 || (stride_dst == size && stride_src == size);
+    const hipError_t error = flat ? device.hip.hipMemcpyAsync(dst, src, size * rows, kind, stream)
+                                  : device.hip.hipMemcpy2DAsync(dst, stride_dst, src, stride_src, size, rows, kind, stream);
     submitted();
-    if (rows == 1 || (stride_dst == size && stride_src == size)) {
-        device.check(device.hip.hipMemcpyAsync(dst, src, size * rows, kind, stream), "hipMemcpyAsync", size * rows, direction(kind));
-    } else {
-        device.check(device.hip.hipMemcpy2DAsync(dst, stride_dst, src, stride_src, size, rows, kind, stream), "hipMemcpy2DAsync",
-            size * rows, direction(kind));
-    }
+    device.check(error, flat ? "hipMemcpyAsync" : "hipMemcpy2DAsync", size * rows, direction(kind));
 }
 
 void queue::upload(void * dst, const void * src, std::size_t size) {
@@ -183,14 +181,16 @@ void queue::copy(void * dst, const void * src, std::size_t size) {
 }
 
 void queue::fill(void * dst, int byte, std::size_t size) {
+    const hipError_t error = device.hip.hipMemsetAsync(dst, byte, size, stream);
     submitted();
-    device.check(device.hip.hipMemsetAsync(dst, byte, size, stream), "hipMemsetAsync", size);
+    device.check(error, "hipMemsetAsync", size);
 }
 
 void queue::wait_for(queue & other) {
-    submitted();
     device.check(device.hip.hipEventRecord(other.joined, other.stream), "hipEventRecord");
-    device.check(device.hip.hipStreamWaitEvent(stream, other.joined, 0), "hipStreamWaitEvent");
+    const hipError_t error = device.hip.hipStreamWaitEvent(stream, other.joined, 0);
+    submitted();
+    device.check(error, "hipStreamWaitEvent");
 }
 
 void queue::synchronize() {

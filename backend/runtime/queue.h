@@ -18,7 +18,8 @@ public:
     gpu & device;
     hipStream_t stream = nullptr;
 
-    /// Says that work was submitted through `stream`: transfers of other threads will wait for it.
+    /// Says that work was submitted through `stream`: transfers of other threads will wait for it. To be called after the
+    /// submission, before its error is looked at: said before, another thread could wait in between, and nobody would again.
     void submitted() { given.fetch_add(1, std::memory_order_release); }
 
     /// Host to device. The source is copied to pinned memory before the call returns, so it may change at once, and no page

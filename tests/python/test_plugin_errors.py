@@ -136,3 +136,24 @@ with Graph() as g:
     print(lib.ggml_backend_graph_compute(g.backend, graph) == lib.GGML_STATUS_FAILED, ggml.last_error())
 """)
     assert text.startswith("hipStreamSynchronize on STRATA0") and "True work given to this backend earlier has failed" in text
+
+
+def test_a_read_waits_for_a_launch_that_another_read_met_half_way(library):
+    """One thread launches while another waits for all queues. A read that comes after both must wait for the launch."""
+    text = run(library, """
+with Graph() as g:
+    x = g.input(np.ones(100, np.float32))
+    graph = g.graph(g.scale(x, 2.0))
+    g.allocate()
+    hip = ctypes.CDLL(os.environ["STRATA_HIP_LIBRARY"])
+    running = ctypes.c_void_p.in_dll(hip, "fake_hip_running")
+    @ctypes.CFUNCTYPE(None)
+    def meanwhile():
+        g.get(x)
+    ctypes.c_void_p.in_dll(hip, "fake_hip_before_launch").value = ctypes.cast(meanwhile, ctypes.c_void_p).value
+    assert lib.ggml_backend_graph_compute_async(g.backend, graph) == lib.GGML_STATUS_SUCCESS
+    print(running.value is not None)
+    g.get(x)
+    print(running.value)
+""")
+    assert text.split() == ["True", "None"]

@@ -1,6 +1,7 @@
 // A HIP library without a GPU, for tests of how the plugin finds, refuses and reports devices. Everything succeeds at once,
 // kernels do nothing. Environment: FAKE_HIP_ARCHS=gfx1150,gfx1151 (one device each; empty: none),
 // FAKE_HIP_VERSION (hipRuntimeGetVersion), FAKE_HIP_FAIL=name:error (that function returns the error).
+// fake_hip_before_launch is called at the begin of a launch; fake_hip_running is the stream of a launch not waited for yet.
 #define _GNU_SOURCE
 #include <stddef.h>
 #include <stdio.h>
@@ -20,6 +21,16 @@ static int error_of(const char * function) {
         if (error == 0) { __VA_ARGS__; } \
         return error; \
     }
+
+void (*fake_hip_before_launch)(void) = NULL;
+void * fake_hip_running = NULL;
+
+static void launch(void * stream) {
+    if (fake_hip_before_launch) {
+        fake_hip_before_launch();
+    }
+    fake_hip_running = stream;
+}
 
 static int arch(int index, char * text, size_t size) {
     const char * list = getenv("FAKE_HIP_ARCHS");
@@ -63,7 +74,7 @@ FAKE(hipMemset, (void * dst, int value, size_t size), memset(dst, value, size))
 FAKE(hipMemsetAsync, (void * dst, int value, size_t size, void * stream), (void) stream; memset(dst, value, size))
 FAKE(hipStreamCreateWithFlags, (void ** stream, unsigned flags), (void) flags; *stream = malloc(1))
 FAKE(hipStreamDestroy, (void * stream), free(stream))
-FAKE(hipStreamSynchronize, (void * stream), (void) stream)
+FAKE(hipStreamSynchronize, (void * stream), if (stream == fake_hip_running) fake_hip_running = NULL)
 FAKE(hipStreamQuery, (void * stream), (void) stream)
 FAKE(hipStreamWaitEvent, (void * stream, void * event, unsigned flags), (void) stream; (void) event; (void) flags)
 FAKE(hipEventCreateWithFlags, (void ** event, unsigned flags), (void) flags; *event = malloc(1))
@@ -78,7 +89,7 @@ FAKE(hipModuleGetFunction, (void ** function, void * module, const char * name),
 #ifndef FAKE_HIP_WITHOUT_LAUNCH
 FAKE(hipModuleLaunchKernel, (void * function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
     void * stream, void ** params, void ** extra),
-    (void) function; (void) gx; (void) gy; (void) gz; (void) bx; (void) by; (void) bz; (void) shared; (void) stream; (void) params; (void) extra)
+    (void) function; (void) gx; (void) gy; (void) gz; (void) bx; (void) by; (void) bz; (void) shared; (void) params; (void) extra; launch(stream))
 #endif
 FAKE(hipGetLastError, (void), )
 
