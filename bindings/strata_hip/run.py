@@ -50,6 +50,8 @@ def load(options: argparse.Namespace) -> Llama:
     for name in (options.cache_type_k, options.cache_type_v):
         if name not in bench.CACHE_TYPES:
             raise StrataError(f"cache type {name!r} is none of {', '.join(bench.CACHE_TYPES)}")
+    if options.ctx_size < 0:
+        raise StrataError(f"a context of {options.ctx_size} tokens is none; 0 is the model's own")
     # llama.cpp rounds a context up to this; llama_cpp goes by what it was given, and by what it got
     n_ctx = (options.ctx_size + 255) // 256 * 256
     return Llama(

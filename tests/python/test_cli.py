@@ -112,6 +112,7 @@ def test_seed_repeats():
     (["run", "-m", "MODEL", "-p", "x", "--backend", "cpu", "-ctk", "q9"], "q9"),
     (["run", "-m", "MODEL", "-p", "word " * 300, "--backend", "cpu", "-c", "32", "-n", "1"], "exceed context window"),
     (["run", "-m", "MODEL", "-p", "word " * 300, "--backend", "cpu", "-c", "32", "-n", "1", "-no-cnv"], "exceed context window"),
+    (["run", "-m", "MODEL", "-p", "x", "--backend", "cpu", "-c", "-5"], "-5 tokens"),
     (["run", "-m", "MODEL", "-p", "", "--backend", "cpu", "-c", "32", "-n", "1", "-no-cnv"], "the prompt is empty"),
     (["bench", "-m", "/no/such.gguf", "--backend", "cpu"], "/no/such.gguf")])
 def test_errors_are_one_line_without_a_traceback(arguments, words):
