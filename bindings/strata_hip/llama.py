@@ -33,6 +33,8 @@ class Llama(llama_cpp.Llama):
     Warns with CpuWorkWarning if all layers were given to the device and part of them computes on the CPU all the same.
     """
 
+    _stack = contextlib.ExitStack()  # what the base class's destructor closes if the arguments do not even fit the constructor
+
     def __init__(self, model_path: str, *, backend: Optional[str] = "strata-hip", device: Optional[str] = None, **kwargs: Any):
         self._stack = contextlib.ExitStack()  # the base class closes it, also when what follows fails
         if backend not in ("strata-hip", "cpu", None):
@@ -50,7 +52,7 @@ class Llama(llama_cpp.Llama):
                 super().__init__(model_path, **kwargs)
             except ValueError as error:
                 raise load_error(model_path, str(error), messages.reason()) from None
-        if backend == "strata-hip":
+        if backend == "strata-hip" and kwargs.get("offload_kqv", True):
             warn_of_cpu_work(self._model.model, kwargs["n_gpu_layers"], messages.splits)
 
     @property
@@ -121,6 +123,16 @@ def load_error(path: str, error: str, reason: str) -> Exception:
     return ModelFileError(f"{error}: {reason}")
 
 
+def _checked(method: Callable) -> Callable:
+    """Makes a method raise DeviceError after close(), where llama.cpp would use freed memory."""
+    @functools.wraps(method)
+    def wrapped(self, *args, **kwargs):
+        if self._model.model is None:
+            raise DeviceError("this Llama has been closed")
+        return method(self, *args, **kwargs)
+    return wrapped
+
+
 def _device_errors(method: Callable) -> Callable:
     """Makes a method that decodes raise DeviceError when the device fails.
 
@@ -136,4 +148,6 @@ def _device_errors(method: Callable) -> Callable:
 
 
 for _name in ("eval", "embed"):
-    setattr(Llama, _name, _device_errors(getattr(llama_cpp.Llama, _name)))
+    setattr(Llama, _name, _checked(_device_errors(getattr(llama_cpp.Llama, _name))))
+for _name in ("tokenize", "detokenize", "reset", "save_state", "load_state"):
+    setattr(Llama, _name, _checked(getattr(llama_cpp.Llama, _name)))

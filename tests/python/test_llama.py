@@ -190,8 +190,18 @@ def test_work_left_to_the_cpu_is_told():
         load(device="emulator", flash_attn=True, type_k=8, type_v=8).close()  # GGML_TYPE_Q8_0
 
 
-@pytest.mark.parametrize("arguments", [{}, {"flash_attn": True}, {"n_gpu_layers": 10}])
+@pytest.mark.parametrize("arguments", [{}, {"flash_attn": True}, {"n_gpu_layers": 10}, {"offload_kqv": False}])
 def test_no_warning_of_cpu_work(arguments):
     with warnings.catch_warnings():
         warnings.simplefilter("error", strata_hip.CpuWorkWarning)
         load(device="emulator", **arguments).close()
+
+
+def test_misuse_is_told():
+    with pytest.raises(TypeError, match="positional"), warnings.catch_warnings():
+        warnings.simplefilter("error", pytest.PytestUnraisableExceptionWarning)
+        Llama(models.smollm2(), "emulator")
+    model = load(device="emulator")
+    model.close()
+    with pytest.raises(strata_hip.DeviceError, match="closed"):
+        model("Hello", max_tokens=1)
