@@ -190,10 +190,12 @@ def test_a_process_has_one_device():
 # The build
 
 def configure(tmp_path, **environment: str) -> subprocess.CompletedProcess:
-    cmake = shutil.which("cmake", path=f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    """Runs CMake's configuration with the tools beside this Python first, as the build does."""
+    path = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    cmake = shutil.which("cmake", path=path)
     assert cmake, "cmake is not installed"
     return subprocess.run([cmake, "-S", ROOT, "-B", tmp_path / "build", "-G", "Ninja"], capture_output=True, text=True,
-                          env={**os.environ, **environment})
+                          env={**os.environ, "PATH": path, **environment})
 
 
 def test_no_clang_names_the_package(tmp_path):
