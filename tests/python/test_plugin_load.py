@@ -3,6 +3,7 @@ must leave it alive."""
 import json
 import os
 import pathlib
+import shutil
 import tempfile
 
 import pytest
@@ -124,15 +125,15 @@ def test_user_outside_the_render_group():
         variables = driver(root, 0, 110501)
         root.chmod(0o755)
         (root / "device").chmod(0o660)
+        shutil.copy(library_dir() / "libggml-strata-hip.so", root)  # where the other user can read it
         code = """
 from support import ggml
 import os
-ggml.library_dir()
 os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)
 """ + LOAD
-        text = run_python(code, STRATA_RUNTIME="auto", STRATA_HIP_LIBRARY=root / "gone.so", **variables).stdout
+        text = run_python(code, STRATA_RUNTIME="auto", STRATA_HIP_LIBRARY=root / "gone.so", STRATA_LIBRARY_DIR=root, **variables).stdout
         assert "may not open it" in text and "usermod -aG render,video" in text and "gfx1151" in text
 
 
