@@ -36,7 +36,7 @@ def measure(context: bench.Context, name: str) -> None:
 
 
 def main() -> None:
-    print("Whole models on the emulator")
+    print("\nWhole models on the emulator")
     cli.main(["bench", "--runtime", "emulator", "-m", f"{models.smollm2()},{models.gemma3()}", "-p", "128", "-n", "8", "-r", "2",
               "-fa", "on"])
     print("\nGemma 3 270M")
