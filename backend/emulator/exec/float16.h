@@ -55,25 +55,28 @@ static STRATA_INLINE u32v float_to_half_rtz(f32v x) {
     return r | ((as<u32v>(x) >> 16) & 0x8000u);
 }
 
+#if defined(__F16C__) && defined(__AVX2__)
+/// Both halves of 8 * Blocks lanes: eight halves convert at a time, low and high alternating; two shuffles sort them.
+template <int Blocks> static STRATA_INLINE void half_to_float_pairs(const void * x, float * low, float * high) {
+    for (int n = 0; n < Blocks; n++) {
+        __m256i block;
+        std::memcpy(&block, static_cast<const char *>(x) + 32 * n, 32);
+        const __m256 a = _mm256_cvtph_ps(_mm256_castsi256_si128(block)), b = _mm256_cvtph_ps(_mm256_extracti128_si256(block, 1));
+        const __m256d l = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88)), h = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0xdd));
+        _mm256_storeu_ps(low + 8 * n, _mm256_castpd_ps(_mm256_permute4x64_pd(l, 0xd8)));
+        _mm256_storeu_ps(high + 8 * n, _mm256_castpd_ps(_mm256_permute4x64_pd(h, 0xd8)));
+    }
+}
+#endif
+
 /// Both halves of every lane at once.
 struct half_pair {
     f32v low, high;
 };
 static STRATA_INLINE half_pair halves_to_float(u32v x) {
 #if defined(__F16C__) && defined(__AVX2__)
-    // Eight halves convert at a time, low and high alternating; two shuffles sort them.
-    __m256 low[4], high[4];
-    for (int n = 0; n < 4; n++) {
-        __m256i block;
-        std::memcpy(&block, reinterpret_cast<const char *>(&x) + 32 * n, 32);
-        const __m256 a = _mm256_cvtph_ps(_mm256_castsi256_si128(block)), b = _mm256_cvtph_ps(_mm256_extracti128_si256(block, 1));
-        const __m256d l = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88)), h = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0xdd));
-        low[n] = _mm256_castpd_ps(_mm256_permute4x64_pd(l, 0xd8));
-        high[n] = _mm256_castpd_ps(_mm256_permute4x64_pd(h, 0xd8));
-    }
     half_pair r;
-    std::memcpy(&r.low, low, sizeof low);
-    std::memcpy(&r.high, high, sizeof high);
+    half_to_float_pairs<4>(&x, reinterpret_cast<float *>(&r.low), reinterpret_cast<float *>(&r.high));
     return r;
 #else
     return {half_to_float(x & 0xffffu), half_to_float(x >> 16)};

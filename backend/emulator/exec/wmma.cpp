@@ -39,8 +39,8 @@ static STRATA_INLINE u32v multiply_add_pairs(u32v a, u32v b) {
 
 /// Lanes 0..15 get `low`, lanes 16..31 `high`.
 static STRATA_INLINE u32v halves(uint32_t low, uint32_t high) {
-    using u32h = vec<uint32_t, 16>;
-    const u32h l = u32h{} + low, h = u32h{} + high;
+    using half_row = vec<uint32_t, 16>;
+    const half_row l = half_row{} + low, h = half_row{} + high;
     return __builtin_shufflevector(l, h, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25,
                                    26, 27, 28, 29, 30, 31);
 }
@@ -92,8 +92,34 @@ template <int bits> static STRATA_HANDLER(wmma_integer) {
 
 enum class element { f16, bf16 };
 
-static STRATA_INLINE half_pair widened_pair(element e, u32v x) {
-    return e == element::f16 ? halves_to_float(x) : half_pair{as<f32v>(x << 16), as<f32v>(x & 0xffff0000u)};
+using u32h = vec<uint32_t, 16>;
+using f32h = vec<float, 16>;
+
+static STRATA_INLINE u32h low_lanes(u32v x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
+static STRATA_INLINE u32h high_lanes(u32v x) {
+    return __builtin_shufflevector(x, x, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
+}
+/// The 16 lanes, twice.
+template <class V> static STRATA_INLINE auto twice(V x) {
+    return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
+                                   14, 15);
+}
+
+/// Both halves of 16 lanes, widened and stored to low[0..15] and high[0..15].
+static STRATA_INLINE void widen_pair(element e, u32h x, void * low, void * high) {
+    if (e == element::bf16) {
+        const u32h l = x << 16, h = x & 0xffff0000u;
+        std::memcpy(low, &l, sizeof l);
+        std::memcpy(high, &h, sizeof h);
+        return;
+    }
+#if defined(__F16C__) && defined(__AVX2__)
+    half_to_float_pairs<2>(&x, static_cast<float *>(low), static_cast<float *>(high));
+#else
+    const half_pair wide = halves_to_float(twice(x));
+    std::memcpy(low, &wide.low, sizeof x);
+    std::memcpy(high, &wide.high, sizeof x);
+#endif
 }
 static STRATA_INLINE f32v widened(element e, u32v h) { return e == element::f16 ? half_to_float(h) : bfloat_to_float(h); }
 
@@ -101,15 +127,24 @@ static STRATA_INLINE f32v widened(element e, u32v h) { return e == element::f16 
 template <element E, bool wide_result> static STRATA_HANDLER(wmma_float) {
     const uint32_t sign_a = (i->neg & 1 ? 0x8000u : 0) | (i->abs & 1 ? 0x80000000u : 0);
     const uint32_t sign_b = (i->neg & 2 ? 0x8000u : 0) | (i->abs & 2 ? 0x80000000u : 0);
-    f32v b[16];
-    alignas(64) uint32_t a[16][32];
+    alignas(64) uint32_t a[16][16];
+    alignas(64) float b[2][16][16];  // lanes 0..15 and, unless they repeat them, 16..31
+    u32h difference{};
     for (int n = 0; n < 8; n++) {
-        const half_pair x = widened_pair(E, operand_row(w, i, 0, n) ^ sign_a), y = widened_pair(E, operand_row(w, i, 1, n) ^ sign_b);
-        std::memcpy(a[2 * n], &x.low, sizeof x.low);
-        std::memcpy(a[2 * n + 1], &x.high, sizeof x.high);
-        b[2 * n] = y.low;
-        b[2 * n + 1] = y.high;
+        widen_pair(E, low_lanes(operand_row(w, i, 0, n)) ^ sign_a, a[2 * n], a[2 * n + 1]);
+        const u32v columns = operand_row(w, i, 1, n);
+        difference |= low_lanes(columns) ^ high_lanes(columns);
+        widen_pair(E, low_lanes(columns) ^ sign_b, b[0][2 * n], b[0][2 * n + 1]);
     }
+    const bool repeated = __builtin_reduce_or(difference) == 0;
+    if (__builtin_expect(!repeated, 0)) {
+        for (int n = 0; n < 8; n++) widen_pair(E, high_lanes(operand_row(w, i, 1, n)) ^ sign_b, b[1][2 * n], b[1][2 * n + 1]);
+    }
+    const auto column = [&](int half, int k) STRATA_LAMBDA {
+        f32h x;
+        std::memcpy(&x, b[half][k], sizeof x);
+        return x;
+    };
     const int shift = i->opsel & 4 ? 16 : 0;
     u32v result[8];
     const auto start = [&](int r) STRATA_LAMBDA {
@@ -125,14 +160,26 @@ template <element E, bool wide_result> static STRATA_HANDLER(wmma_float) {
         const u32v kept = load_row(w->v + i->dst + r * row_bytes);
         return shift ? (kept & 0xffffu) | (narrow << 16) : (kept & 0xffff0000u) | narrow;
     };
-    for (int r = 0; r < 8; r += 2) {  // two at a time hide the latency of the additions
-        f32v even = start(r), odd = start(r + 1);
-        for (int k = 0; k < 16; k++) {
-            even = fma_(as<f32v>(halves(a[k][2 * r], a[k][2 * r + 1])), b[k], even);
-            odd = fma_(as<f32v>(halves(a[k][2 * r + 2], a[k][2 * r + 3])), b[k], odd);
+    const auto sum_up = [&](auto columns_of) STRATA_LAMBDA {
+        for (int r = 0; r < 8; r += 2) {  // two at a time hide the latency of the additions
+            f32v even = start(r), odd = start(r + 1);
+            for (int k = 0; k < 16; k++) {
+                const f32v columns = columns_of(k);
+                even = fma_(as<f32v>(halves(a[k][2 * r], a[k][2 * r + 1])), columns, even);
+                odd = fma_(as<f32v>(halves(a[k][2 * r + 2], a[k][2 * r + 3])), columns, odd);
+            }
+            result[r] = finish(r, even);
+            result[r + 1] = finish(r + 1, odd);
         }
-        result[r] = finish(r, even);
-        result[r + 1] = finish(r + 1, odd);
+    };
+    if (__builtin_expect(repeated, 1)) {
+        sum_up([&](int k) STRATA_LAMBDA { return twice(column(0, k)); });
+    } else {
+        sum_up([&](int k) STRATA_LAMBDA {
+            const f32h low = column(0, k), high = column(1, k);
+            return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23,
+                                           24, 25, 26, 27, 28, 29, 30, 31);
+        });
     }
     for (int r = 0; r < 8; r++) store_row(w->v + i->dst + r * row_bytes, result[r]);
     STRATA_NEXT;
