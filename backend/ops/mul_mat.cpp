@@ -4,6 +4,8 @@
 // Dimensions that share a weight matrix become columns of one product: several sequences, or the query heads of one key head, read the
 // weights once.
 #include "ops/op.h"
+#include "ops/pointwise.h"
+#include "ops/quantized_types.h"
 
 #include <string>
 
@@ -33,20 +35,8 @@ constexpr int64_t max_length = 1 << 30;      // elements of the other dimensions
 
 /// Name of a weight type in kernel names, or nullptr if there is no kernel.
 const char * weight_name(ggml_type type) {
-    switch (type) {
-        case GGML_TYPE_F32: return "f32";
-        case GGML_TYPE_F16: return "f16";
-        case GGML_TYPE_BF16: return "bf16";
-        case GGML_TYPE_Q4_0: return "q4_0";
-        case GGML_TYPE_Q4_1: return "q4_1";
-        case GGML_TYPE_Q5_0: return "q5_0";
-        case GGML_TYPE_Q5_1: return "q5_1";
-        case GGML_TYPE_Q8_0: return "q8_0";
-        case GGML_TYPE_Q4_K: return "q4_K";
-        case GGML_TYPE_Q5_K: return "q5_K";
-        case GGML_TYPE_Q6_K: return "q6_K";
-        default: return nullptr;
-    }
+    const char * name = float_type_name(type);
+    return name ? name : quantized_type_name(type);
 }
 
 const char * no_weight_kernel(ggml_type type) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ops/pointwise.h"
+#include "ops/quantized_types.h"
 #include "strata/args/rows.h"
 
 namespace strata {
@@ -14,21 +15,6 @@ constexpr int64_t limit = int64_t(1) << 31;
 
 // Rows shorter than this are converted an element a work-item.
 constexpr int64_t min_row = 32;
-
-// A quantized type that the gathering kernels know, or nullptr.
-const char * quantized_name(ggml_type type) {
-    switch (type) {
-        case GGML_TYPE_Q4_0: return "q4_0";
-        case GGML_TYPE_Q4_1: return "q4_1";
-        case GGML_TYPE_Q5_0: return "q5_0";
-        case GGML_TYPE_Q5_1: return "q5_1";
-        case GGML_TYPE_Q8_0: return "q8_0";
-        case GGML_TYPE_Q4_K: return "q4_K";
-        case GGML_TYPE_Q5_K: return "q5_K";
-        case GGML_TYPE_Q6_K: return "q6_K";
-        default: return nullptr;
-    }
-}
 
 // `rows` is the one of the two whose rows are run through; of the other only the number of rows matters.
 const char * shape_refusal(const ggml_tensor * dst, const ggml_tensor * src, const ggml_tensor * rows) {
@@ -75,14 +61,14 @@ void plan_rows(planner & plan, const std::string & kernel, const ggml_tensor * d
 }  // namespace
 
 const char * gather_refusal(const ggml_tensor * dst, const ggml_tensor * src) {
-    if (dst->type != GGML_TYPE_F32 || (!float_type_name(src->type) && !quantized_name(src->type))) {
+    if (dst->type != GGML_TYPE_F32 || (!float_type_name(src->type) && !quantized_type_name(src->type))) {
         return "no conversion between these types";
     }
     return shape_refusal(dst, src, dst);
 }
 
 void plan_gather(planner & plan, const ggml_tensor * dst, const ggml_tensor * src, const ggml_tensor * index) {
-    const char * quantized = quantized_name(src->type);
+    const char * quantized = quantized_type_name(src->type);
     plan_rows(plan, std::string("get_") + (quantized ? quantized : float_type_name(src->type)), dst, src, index, dst,
               !quantized && dst->ne[0] < min_row);
 }
