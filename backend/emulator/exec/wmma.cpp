@@ -37,10 +37,12 @@ static STRATA_INLINE u32v multiply_add_pairs(u32v a, u32v b) {
     return r;
 }
 
+using u32h = vec<uint32_t, 16>;
+using f32h = vec<float, 16>;
+
 /// Lanes 0..15 get `low`, lanes 16..31 `high`.
 static STRATA_INLINE u32v halves(uint32_t low, uint32_t high) {
-    using half_row = vec<uint32_t, 16>;
-    const half_row l = half_row{} + low, h = half_row{} + high;
+    const u32h l = u32h{} + low, h = u32h{} + high;
     return __builtin_shufflevector(l, h, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25,
                                    26, 27, 28, 29, 30, 31);
 }
@@ -91,9 +93,6 @@ template <int bits> static STRATA_HANDLER(wmma_integer) {
 }
 
 enum class element { f16, bf16 };
-
-using u32h = vec<uint32_t, 16>;
-using f32h = vec<float, 16>;
 
 static STRATA_INLINE u32h low_lanes(u32v x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
 static STRATA_INLINE u32h high_lanes(u32v x) {
