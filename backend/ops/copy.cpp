@@ -1,49 +1,15 @@
-// CONT, CPY, DUP: copies in the order of the elements. Between equal types of 2 or 4 bytes and quantized types with contiguous rows,
+// CONT, CPY, DUP: copies in the order of the elements. Between equal types (of quantized ones contiguous rows),
 // between f32, f16, bf16 and i32, from f32 to q8_0, from quantized types to f32.
 #include <algorithm>
 #include <optional>
 
-#include "ops/pointwise.h"
+#include "ops/bit_copy.h"
 #include "ops/rows.h"
 #include "strata/args/transpose.h"
 
 namespace strata {
 
 namespace {
-
-// A tensor of any type as one of 4- or 2-byte numbers, or nothing if its elements have another size and do not lie one after another.
-std::optional<pointwise_operand> as_bits(const ggml_tensor * t, std::size_t unit) {
-    pointwise_operand o(t);
-    const std::size_t block = ggml_type_size(t->type);
-    if (block != unit) {
-        if (block % unit || t->nb[0] != block) {
-            return std::nullopt;
-        }
-        o.ne[0] = o.ne[0] / ggml_blck_size(t->type) * int64_t(block / unit);
-        o.nb[0] = unit;
-    }
-    o.size = unit;
-    return o;
-}
-
-struct bit_copy {
-    pointwise_operand dst, src;
-    pointwise_loops loops;
-};
-
-// A copy of bits between equal types in units of 4 or 2 bytes.
-std::optional<bit_copy> find_bit_copy(const ggml_tensor * dst, const ggml_tensor * src) {
-    for (std::size_t unit : {4, 2}) {
-        const auto d = as_bits(dst, unit), s = as_bits(src, unit);
-        if (d && s) {
-            const pointwise_loops loops = make_copy_loops(*d, *s);
-            if (!loops.empty()) {
-                return bit_copy{*d, *s, loops};
-            }
-        }
-    }
-    return std::nullopt;
-}
 
 // Launches a transposing copy if src is contiguous along another loop than dst is, and both loops are long enough.
 bool plan_transpose(planner & plan, const bit_copy & copy) {
@@ -56,7 +22,7 @@ bool plan_transpose(planner & plan, const bit_copy & copy) {
             other = i;
         }
     }
-    if (loops[0].step[0] != size || other == 0 || loops[0].size < shortest || loops[other].size < shortest || loops.size() > 8) {
+    if ((size != 4 && size != 2) || loops[0].step[0] != size || other == 0 || loops[0].size < shortest || loops[other].size < shortest || loops.size() > 8) {
         return false;
     }
     transpose_args args = {};
@@ -131,8 +97,7 @@ const char * refusal(const device_caps &, const ggml_tensor * op) {
         return nullptr;
     }
     if (op->type == src->type) {
-        const auto copy = find_bit_copy(op, src);
-        return copy ? pointwise_refusal(copy->dst, copy->loops) : "sizes or strides that do not fit into each other";
+        return bit_copy_refusal(find_bit_copy(op, src));
     }
     if (conversion(op->type, src->type)) {
         const pointwise_operand d(op), s(src);
@@ -151,7 +116,7 @@ void plan_copy(planner & plan, const ggml_tensor * op) {
     if (op->type == src->type) {
         const auto copy = find_bit_copy(op, src);
         if (!plan_transpose(plan, *copy)) {
-            plan_pointwise(plan, "copy", copy->dst.size == 4 ? "copy_bits32" : "copy_bits16", copy->dst, {copy->src}, copy->loops);
+            plan_bit_copy(plan, *copy);
         }
     } else if (const char * kernel = conversion(op->type, src->type)) {
         const pointwise_operand d(op), s(src);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "strata/args/pointwise.h"
-
 namespace strata {
 
 namespace {
@@ -118,9 +116,10 @@ const char * pointwise_refusal(const pointwise_operand & dst, const std::vector<
     return element_count(dst) == 0 ? nullptr : pointwise_refusal(dst, make_loops(dst, operands));
 }
 
-void plan_pointwise(planner & plan, const char * family, const std::string & kernel, const pointwise_operand & dst,
-                    const std::vector<pointwise_operand> & operands, const pointwise_loops & loops, std::initializer_list<float> params) {
-    pointwise_args args = {};
+pointwise_launch make_pointwise(const pointwise_operand & dst, const std::vector<pointwise_operand> & operands, const pointwise_loops & loops,
+                                std::initializer_list<float> params) {
+    pointwise_launch launch = {};
+    pointwise_args & args = launch.args;
     args.dst = const_cast<void *>(dst.data);
     args.a = operands[0].data;
     args.b = operands.size() > 1 ? operands[1].data : nullptr;
@@ -135,15 +134,23 @@ void plan_pointwise(planner & plan, const char * family, const std::string & ker
     const pointwise_loop & row = loops[0];
     const bool contiguous = row.step[0] == dst.size && row.step[1] == operands[0].size &&
                             (operands.size() < 2 || row.step[2] == operands[1].size || row.step[2] == 0);
-    if (contiguous && (row.size >= min_row || loops.size() == 1)) {
+    launch.rows = contiguous && (row.size >= min_row || loops.size() == 1);
+    if (launch.rows) {
         const uint32_t tiles = (uint32_t(row.size) + pointwise_tile - 1) / pointwise_tile;
         args.row_tiles = make_divisor(tiles);
         args.waves = args.count / uint32_t(row.size) * tiles;
         const uint32_t waves_a_block = pointwise_block / 32;
-        plan.launch(family, (kernel + "_rows").c_str(), {(args.waves + waves_a_block - 1) / waves_a_block}, {pointwise_block}, args);
+        launch.blocks = (args.waves + waves_a_block - 1) / waves_a_block;
     } else {
-        plan.launch(family, (kernel + "_flat").c_str(), {(args.count + pointwise_block - 1) / pointwise_block}, {pointwise_block}, args);
+        launch.blocks = (args.count + pointwise_block - 1) / pointwise_block;
     }
+    return launch;
+}
+
+void plan_pointwise(planner & plan, const char * family, const std::string & kernel, const pointwise_operand & dst,
+                    const std::vector<pointwise_operand> & operands, const pointwise_loops & loops, std::initializer_list<float> params) {
+    const pointwise_launch launch = make_pointwise(dst, operands, loops, params);
+    plan.launch(family, (kernel + (launch.rows ? "_rows" : "_flat")).c_str(), {launch.blocks}, {pointwise_block}, launch.args);
 }
 
 void plan_pointwise(planner & plan, const char * family, const std::string & kernel, const pointwise_operand & dst,

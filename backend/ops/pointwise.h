@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/op.h"
+#include "strata/args/pointwise.h"
 
 namespace strata {
 
@@ -42,6 +43,15 @@ pointwise_loops make_copy_loops(const pointwise_operand & dst, const pointwise_o
 /// nullptr if the kernels can address these tensors (fewer than 2^31 elements in dst, strides below 4 GiB).
 const char * pointwise_refusal(const pointwise_operand & dst, const pointwise_loops & loops);
 const char * pointwise_refusal(const pointwise_operand & dst, const std::vector<pointwise_operand> & operands);
+
+/// What a kernel needs: arguments, grid, and whether as a _rows or as a _flat kernel.
+struct pointwise_launch {
+    pointwise_args args;
+    uint32_t blocks;
+    bool rows;
+};
+pointwise_launch make_pointwise(const pointwise_operand & dst, const std::vector<pointwise_operand> & operands, const pointwise_loops & loops,
+                                std::initializer_list<float> params = {});
 
 /// Launches `kernel`_rows or `kernel`_flat of `family`. `operands` holds one or two tensors.
 /// `params` holds up to four values for the function.

@@ -1,5 +1,6 @@
 // Copies: bits moved, or numbers converted; transposing copies through LDS, so that both sides are read and written along rows.
 #include "pointwise.h"
+#include "strata/args/copy_pair.h"
 #include "strata/args/transpose.h"
 
 namespace strata {
@@ -12,6 +13,18 @@ STRATA_DEVICE typename T::storage moved(const pointwise_args &, typename T::stor
 template <class D, class S>
 STRATA_DEVICE typename D::storage converted(const pointwise_args &, typename S::storage x, uint32_t) {
     return D::from_float(S::to_float(x));
+}
+
+template <class T>
+STRATA_DEVICE void copy_pair(const copy_pair_args & a) {
+    const bool second = block_x() >= a.blocks;
+    const uint32_t block = second ? block_x() - a.blocks : block_x();
+    const copy_pair_args::part & part = a.parts[second];
+    if (part.rows) {
+        pointwise_rows<T, T, no_operand>(part.copy, block, moved<T>);
+    } else {
+        pointwise_flat<T, T, no_operand>(part.copy, block, moved<T>);
+    }
 }
 
 constexpr uint32_t tile_rows = transpose_block / transpose_tile;  // rows of a tile that a workgroup moves at a time
@@ -68,8 +81,14 @@ STRATA_DEVICE void transpose(const transpose_args & a, uint32_t (&tile)[transpos
 
 using namespace strata;
 
-STRATA_POINTWISE(copy_bits16, bits16, bits16, no_operand, moved<bits16>)
-STRATA_POINTWISE(copy_bits32, bits32, bits32, no_operand, moved<bits32>)
+#define MOVE(bits)                                                               \
+    STRATA_POINTWISE(copy_##bits, bits, bits, no_operand, moved<bits>)           \
+    STRATA_KERNEL(pointwise_block) void copy_pair_##bits(copy_pair_args a) { copy_pair<bits>(a); }
+
+MOVE(bits8)
+MOVE(bits16)
+MOVE(bits32)
+MOVE(bits64)
 
 #define CONVERT(source, destination) \
     STRATA_POINTWISE(copy_##source##_##destination, destination, source, no_operand, (converted<destination, source>))

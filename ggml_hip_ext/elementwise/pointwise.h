@@ -19,15 +19,15 @@ inline constexpr bool is_operand<no_operand> = false;
 
 /// Innermost loop contiguous in dst and a, and contiguous or a single element in b. A wave takes 256 elements of a row, four neighbouring
 /// ones a lane at a time.
-/// `function(args, a, b)` takes and gives stored elements.
+/// `block` is the workgroup, counted from 0; `function(args, a, b)` takes and gives stored elements.
 template <class D, class A, class B, class F>
-STRATA_DEVICE void pointwise_rows(const pointwise_args & args, F function) {
+STRATA_DEVICE void pointwise_rows(const pointwise_args & args, uint32_t block, F function) {
     using dst_type = typename D::storage;
     using a_type = typename A::storage;
     using b_type = typename B::storage;
     constexpr uint32_t step = 4 * wave_size;
 
-    const uint32_t wave = uniform(block_x() * (pointwise_block / wave_size) + thread_x() / wave_size);
+    const uint32_t wave = uniform(block * (pointwise_block / wave_size) + thread_x() / wave_size);
     if (wave >= args.waves) {
         return;
     }
@@ -106,8 +106,8 @@ STRATA_DEVICE void pointwise_rows(const pointwise_args & args, F function) {
 
 /// Any strides, an element a work-item.
 template <class D, class A, class B, class F>
-STRATA_DEVICE void pointwise_flat(const pointwise_args & args, F function) {
-    uint32_t rest = block_x() * pointwise_block + thread_x();
+STRATA_DEVICE void pointwise_flat(const pointwise_args & args, uint32_t block, F function) {
+    uint32_t rest = block * pointwise_block + thread_x();
     if (rest >= args.count) {
         return;
     }
@@ -140,9 +140,9 @@ STRATA_DEVICE void pointwise_flat(const pointwise_args & args, F function) {
 #define STRATA_POINTWISE(name, D, A, B, function)                              \
     STRATA_KERNEL(strata::pointwise_block)                                     \
     void name##_rows(strata::pointwise_args args) {                            \
-        strata::pointwise_rows<D, A, B>(args, function);                       \
+        strata::pointwise_rows<D, A, B>(args, strata::block_x(), function);                       \
     }                                                                          \
     STRATA_KERNEL(strata::pointwise_block)                                     \
     void name##_flat(strata::pointwise_args args) {                            \
-        strata::pointwise_flat<D, A, B>(args, function);                       \
+        strata::pointwise_flat<D, A, B>(args, strata::block_x(), function);                       \
     }

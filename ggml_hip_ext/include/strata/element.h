@@ -36,11 +36,17 @@ struct i32 {
 };
 
 /// Bits that are only moved.
+struct bits8 {
+    using storage = uint8_t;
+};
 struct bits16 {
     using storage = uint16_t;
 };
 struct bits32 {
     using storage = uint32_t;
+};
+struct bits64 {
+    using storage = uint64_t;
 };
 
 /// Four neighbouring elements of type T.
