@@ -4,11 +4,15 @@
 // weights are decoded to signed bytes with a float scale (and min) for each group of 32 or 16, the next step's lie in registers meanwhile.
 // Activations are the A operand (rows of D), weights the B operand (columns of D), so that stores run along the rows of the result.
 // Each element of the result adds its k blocks in ascending order, whatever the tile.
+//
+// With experts, a tile's columns are pairs of token and slot that chose the same expert, as route_experts lists them; workgroups without a
+// tile end at once.
 #pragma once
 
 #include "store_tile.h"
 #include "strata/args/mul_mat.h"
 #include "strata/blocks.h"
+#include "strata/dot.h"
 #include "strata/memory.h"
 
 namespace strata {
@@ -25,7 +29,7 @@ struct mul_mat_q_shape {
 /// Where activation column c of 16 lies among the scales: those of the eight D elements of a lane are neighbours.
 STRATA_DEVICE uint32_t scale_slot(uint32_t c) { return (c & ~15u) | (c & 1) << 3 | (c >> 1 & 7); }
 
-/// Grid: tiles of rows, tiles of columns, matrices.
+/// Grid: tiles of rows, tiles of columns, matrices; or tiles of rows, expert tiles.
 template <class Type, uint32_t Columns>
 STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
     using block = typename Type::block;
@@ -36,6 +40,7 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
     constexpr uint32_t piece_length = block::elements / Type::pieces, row_pieces = k_step / piece_length;
     constexpr uint32_t thread_pieces = rows * row_pieces / threads;
     constexpr uint32_t groups = k_step / Type::group, groups_a_block = 32 / Type::group;
+    constexpr bool half_sums = Type::has_min && Type::group == 16;   // then value_sum has the sums of 16 values, without their scale
     constexpr uint32_t column_words = k_step / 16, thread_words = Columns * column_words / threads;
     constexpr uint32_t metas = Columns * blocks_a_step, thread_metas = (metas + threads - 1) / threads;
     constexpr uint32_t row_tiles = 2, column_tiles = shape::wave_columns / 16;
@@ -45,34 +50,58 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
     alignas(32) __shared__ float weight_scale[groups * rows];
     alignas(32) __shared__ float weight_min[Type::has_min ? groups * rows : 1];
     alignas(32) __shared__ float value_scale[blocks_a_step * Columns];
-    alignas(32) __shared__ float value_sum[Type::has_min ? blocks_a_step * Columns : 1];
+    alignas(32) __shared__ float value_sum[Type::has_min ? groups * Columns : 1];
+    __shared__ uint32_t targets[Columns];   // with experts: columns of the result
 
     const uint32_t thread = thread_x(), lane = lane_id(), wave = uniform(thread / wave_size);
-    const uint32_t first_row = block_x() * rows, first_column = block_y() * Columns, z = block_z();
-    const uint32_t last_row = a.rows - 1 - first_row, last_column = a.columns - 1 - first_column;   // seen from the tile's corner
-
-    const char * weights = static_cast<const char *>(a.weights) + weight_matrix_offset(a.batches, z) +
-                           static_cast<uint64_t>(first_row) * a.stride1;
-    const uint64_t flat_column = static_cast<uint64_t>(z) * a.columns + first_column;
+    const uint32_t first_row = block_x() * rows;
+    const uint32_t last_row = a.rows - 1 - first_row;   // seen from the tile's corner
     const uint32_t meta_pitch = a.k / 32 * sizeof(q8_1_meta);
-    const char * values = static_cast<const char *>(a.values) + flat_column * a.k;
-    const char * meta = static_cast<const char *>(a.meta) + flat_column * meta_pitch;
+    const char * weights = static_cast<const char *>(a.weights) + static_cast<uint64_t>(first_row) * a.stride1;
+    const char * values = static_cast<const char *>(a.values);
+    const char * meta = static_cast<const char *>(a.meta);
+    float * dst = a.dst + first_row;
 
     // Rows and columns beyond the edge repeat the last one: their loads stay in bounds and their results are not stored.
-    uint32_t weight_at[thread_pieces], value_at[thread_words], meta_at[thread_metas];
+    uint32_t weight_at[thread_pieces], value_at[thread_words], meta_at[thread_metas], last_column;
     const uint32_t piece = thread % row_pieces, word = thread % column_words, meta_block = thread % blocks_a_step;
 #pragma unroll
     for (uint32_t i = 0; i < thread_pieces; ++i) {
         const uint32_t row = (i * threads + thread) / row_pieces;
         weight_at[i] = smaller(row, last_row) * a.stride1 + Type::block_offset(piece);
     }
+    const auto place_columns = [&](auto && source) {
 #pragma unroll
-    for (uint32_t i = 0; i < thread_words; ++i) {
-        value_at[i] = smaller((i * threads + thread) / column_words, last_column) * a.k + word * 16;
-    }
+        for (uint32_t i = 0; i < thread_words; ++i) {
+            value_at[i] = source(smaller((i * threads + thread) / column_words, last_column)) * a.k + word * 16;
+        }
 #pragma unroll
-    for (uint32_t i = 0; i < thread_metas; ++i) {
-        meta_at[i] = smaller((i * threads + thread) / blocks_a_step, last_column) * meta_pitch + meta_block * sizeof(q8_1_meta);
+        for (uint32_t i = 0; i < thread_metas; ++i) {
+            meta_at[i] = source(smaller((i * threads + thread) / blocks_a_step, last_column)) * meta_pitch + meta_block * sizeof(q8_1_meta);
+        }
+    };
+    const bool routed = a.routed.tiles != nullptr;
+    if (routed) {
+        const expert_tile tile = find_tile(a.routed, block_y());
+        if (tile.count == 0) {
+            return;
+        }
+        last_column = tile.count - 1;
+        weights += tile.expert * a.batches.stride2;
+        const expert_column * columns = a.routed.columns + tile.first;
+        place_columns([&](uint32_t column) { return columns[column].source; });
+        if (thread < Columns) {   // seen after the barriers of the first step
+            targets[thread] = columns[smaller(thread, last_column)].pair;
+        }
+    } else {
+        const uint32_t first_column = block_y() * Columns, z = block_z();
+        const uint64_t flat_column = static_cast<uint64_t>(z) * a.columns + first_column;
+        last_column = a.columns - 1 - first_column;
+        weights += weight_matrix_offset(a.batches, z);
+        values += flat_column * a.k;
+        meta += flat_column * meta_pitch;
+        dst += flat_column * a.rows;
+        place_columns([](uint32_t column) { return column; });
     }
 
     typename Type::weights next_weights[thread_pieces];
@@ -119,14 +148,18 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
         }
 #pragma unroll
         for (uint32_t i = 0; i < thread_words; ++i) {
-            *reinterpret_cast<uint4v *>(value_bytes + (i * threads + thread) / column_words * pitch + word * 16) = next_values[i];
+            const uint32_t column = (i * threads + thread) / column_words;
+            *reinterpret_cast<uint4v *>(value_bytes + column * pitch + word * 16) = next_values[i];
+            if constexpr (half_sums) {
+                value_sum[word * Columns + scale_slot(column)] = static_cast<float>(sum_bytes(next_values[i]));
+            }
         }
 #pragma unroll
         for (uint32_t i = 0; i < thread_metas; ++i) {
             if (metas % threads == 0 || i * threads + thread < metas) {
                 const uint32_t slot = meta_block * Columns + scale_slot((i * threads + thread) / blocks_a_step);
                 value_scale[slot] = next_meta[i].d;
-                if constexpr (Type::has_min) {
+                if constexpr (Type::has_min && !half_sums) {
                     value_sum[slot] = next_meta[i].d * static_cast<float>(next_meta[i].sum);
                 }
             }
@@ -140,7 +173,7 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
 #pragma clang loop unroll(disable)
         for (uint32_t b = 0; b < blocks; ++b) {
             int8x16 w[row_tiles][2];
-            float scale[row_tiles][groups_a_block], min[row_tiles];
+            float scale[row_tiles][groups_a_block], min[row_tiles][groups_a_block];
 #pragma unroll
             for (uint32_t r = 0; r < row_tiles; ++r) {
                 const uint32_t row = wave_row + r * 16 + index;
@@ -149,9 +182,9 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
 #pragma unroll
                 for (uint32_t g = 0; g < groups_a_block; ++g) {
                     scale[r][g] = weight_scale[(b * groups_a_block + g) * rows + row];
-                }
-                if constexpr (Type::has_min) {
-                    min[r] = weight_min[b * rows + row];
+                    if constexpr (Type::has_min) {
+                        min[r][g] = weight_min[(b * groups_a_block + g) * rows + row];
+                    }
                 }
             }
             struct column_tile {
@@ -174,9 +207,13 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
                     next = read_columns(c + 1);
                 }
                 keep_order();   // one tile ahead, no more: else the registers run out
-                float8 sums;
+                float8 sums[groups_a_block];
                 if constexpr (Type::has_min) {
-                    sums = *reinterpret_cast<const float8 *>(value_sum + b * Columns + wave_column + c * 16 + half_row * 8);
+#pragma unroll
+                    for (uint32_t g = 0; g < groups_a_block; ++g) {
+                        sums[g] = *reinterpret_cast<const float8 *>(value_sum + (b * groups_a_block + g) * Columns + wave_column + c * 16 +
+                                                                    half_row * 8);
+                    }
                 }
 #pragma unroll
                 for (uint32_t r = 0; r < row_tiles; ++r) {
@@ -192,14 +229,18 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
 #pragma unroll
                         for (uint32_t i = 0; i < 8; ++i) {
                             const float first_half = static_cast<float>(first[i]) * scale[r][0];
-                            const float sum = __builtin_fmaf(static_cast<float>(second[i]), scale[r][1], first_half);
+                            float sum = __builtin_fmaf(static_cast<float>(second[i]), scale[r][1], first_half);
+                            if constexpr (half_sums) {
+                                sum = __builtin_fmaf(-min[r][0], sums[0][i], sum);
+                                sum = __builtin_fmaf(-min[r][1], sums[1][i], sum);
+                            }
                             acc[c][r][i] = __builtin_fmaf(sum, x.d[i], acc[c][r][i]);
                         }
                     }
-                    if constexpr (Type::has_min) {
+                    if constexpr (Type::has_min && !half_sums) {
 #pragma unroll
                         for (uint32_t i = 0; i < 8; ++i) {
-                            acc[c][r][i] = __builtin_fmaf(-min[r], sums[i], acc[c][r][i]);
+                            acc[c][r][i] = __builtin_fmaf(-min[r][0], sums[0][i], acc[c][r][i]);
                         }
                     }
                 }
@@ -218,8 +259,12 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
         barrier();
     }
 
-    store_tile<column_tiles>(a.dst + (flat_column + wave_column) * a.rows + first_row + wave_row, a.rows, acc,
-                             static_cast<int32_t>(last_row + 1 - wave_row), static_cast<int32_t>(last_column + 1 - wave_column));
+    const int32_t rows_left = static_cast<int32_t>(last_row + 1 - wave_row), columns_left = static_cast<int32_t>(last_column + 1 - wave_column);
+    if (routed) {
+        store_scattered_tile<column_tiles>(dst + wave_row, a.rows, acc, rows_left, columns_left, targets + wave_column);
+    } else {
+        store_tile<column_tiles>(dst + static_cast<uint64_t>(wave_column) * a.rows + wave_row, a.rows, acc, rows_left, columns_left);
+    }
 }
 
 }  // namespace strata

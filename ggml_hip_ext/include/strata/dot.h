@@ -1,7 +1,7 @@
 // Dot products of four bytes with a 32-bit sum.
 #pragma once
 
-#include "strata/device.h"
+#include "strata/memory.h"
 
 namespace strata {
 
@@ -13,6 +13,16 @@ STRATA_DEVICE int32_t dot4_signed(uint32_t a, uint32_t b, int32_t sum) {
 /// sum + the products of four unsigned bytes `a` with four signed bytes `b`; wraps.
 STRATA_DEVICE int32_t dot4_unsigned(uint32_t a, uint32_t b, int32_t sum) {
     return __builtin_amdgcn_sudot4(false, static_cast<int32_t>(a), true, static_cast<int32_t>(b), sum, false);
+}
+
+/// The sum of sixteen signed bytes.
+STRATA_DEVICE int32_t sum_bytes(uint4v bytes) {
+    int32_t sum = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+        sum = dot4_signed(bytes[i], 0x01010101, sum);
+    }
+    return sum;
 }
 
 /// Product of the low 24 bits, signed, of each: v_mul_i32_i24, four times as fast as a full product.
