@@ -187,7 +187,7 @@ void plan_quantized(planner & plan, const ggml_tensor * op) {
     plan.launch("quantize_q8_1", "quantize_q8_1", {uint32_t(x->ne[1]), tiles(k, 512), uint32_t(x->ne[2] * x->ne[3])}, {128}, q);
 
     const mul_mat_q_args args = {w->data, values, meta, static_cast<float *>(op->data), batches_of(w, p),
-                                 uint32_t(w->nb[1]), uint32_t(rows), uint32_t(p.columns), uint32_t(k)};
+                                 uint32_t(w->nb[1]), uint32_t(rows), uint32_t(p.columns), uint32_t(k), {}, {}};
     const uint32_t matrices = uint32_t(p.channels * p.samples);
     const std::string type = weight_name(w->type);
     if (use_mat_vec(plan, p)) {
@@ -208,7 +208,7 @@ void plan_float(planner & plan, const ggml_tensor * op) {
     const product p = fold(w, x, false);
     const int64_t k = w->ne[0], rows = w->ne[1];
     const mul_mat_f_args args = {w->data, x->data, static_cast<float *>(op->data), p.stride2, p.stride3, batches_of(w, p),
-                                 uint32_t(w->nb[1]), uint32_t(p.column_stride), uint32_t(rows), uint32_t(p.columns), uint32_t(k)};
+                                 uint32_t(w->nb[1]), uint32_t(p.column_stride), uint32_t(rows), uint32_t(p.columns), uint32_t(k), {}, {}};
     const uint32_t matrices = uint32_t(p.channels * p.samples);
     const std::string types = std::string(weight_name(w->type)) + "_" + weight_name(x->type);
     if (use_mat_vec(plan, p)) {

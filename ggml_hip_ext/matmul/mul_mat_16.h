@@ -2,7 +2,7 @@
 //
 // A workgroup of four waves makes 128 rows x Columns columns of the result in steps of 64 along k, a wave 32 rows of them. The next
 // step's values lie in registers while a step is multiplied. Beyond the end of k the tiles hold zeros. Activations are the A operand,
-// weights the B operand.
+// weights the B operand. With experts, as in mul_mat_q.h.
 #pragma once
 
 #include "store_tile.h"
@@ -37,7 +37,7 @@ STRATA_DEVICE uint4v load_rounded(const void * base, uint32_t row_offset, uint32
     return packed;
 }
 
-/// Grid: tiles of rows, tiles of columns, matrices.
+/// Grid: tiles of rows, tiles of columns, matrices; or tiles of rows, expert tiles.
 template <class Weight, class Activation, uint32_t Columns>
 STRATA_DEVICE void mul_mat_16(const mul_mat_f_args & a) {
     using fragment = typename fragment_of<Weight>::type;
@@ -47,18 +47,47 @@ STRATA_DEVICE void mul_mat_16(const mul_mat_f_args & a) {
 
     alignas(32) __shared__ unsigned char weight_tile[rows * pitch];
     alignas(32) __shared__ unsigned char activation_tile[Columns * pitch];
+    __shared__ uint32_t targets[Columns];   // with experts: columns of the result
 
-    const uint32_t thread = thread_x(), wave = uniform(thread / wave_size), z = block_z();
-    const uint32_t first_row = block_x() * rows, first_column = block_y() * Columns;
-    const uint32_t last_row = a.rows - 1 - first_row, last_column = a.columns - 1 - first_column;   // seen from the tile's corner
-    const char * weights = static_cast<const char *>(a.weights) + weight_matrix_offset(a.batches, z) +
-                           static_cast<uint64_t>(first_row) * a.stride1;
-    const char * activations = static_cast<const char *>(a.activations) + activation_matrix_offset(a, z) +
-                               static_cast<uint64_t>(first_column) * a.column_stride;
+    const uint32_t thread = thread_x(), wave = uniform(thread / wave_size);
+    const uint32_t first_row = block_x() * rows;
+    const uint32_t last_row = a.rows - 1 - first_row;   // seen from the tile's corner
+    const char * weights = static_cast<const char *>(a.weights) + static_cast<uint64_t>(first_row) * a.stride1;
+    const char * activations = static_cast<const char *>(a.activations);
+    float * dst = a.dst + first_row;
 
     // Rows and columns beyond the edge repeat the last one: their loads stay in bounds and their results are not stored.
     const uint32_t word = thread % row_words, line = thread / row_words;
     constexpr uint32_t lines = threads / row_words;
+    uint32_t activation_at[thread_activations], last_column;
+    const bool routed = a.routed.tiles != nullptr;
+    if (routed) {
+        const expert_tile tile = find_tile(a.routed, block_y());
+        if (tile.count == 0) {
+            return;
+        }
+        last_column = tile.count - 1;
+        weights += tile.expert * a.batches.stride2;
+        const expert_column * columns = a.routed.columns + tile.first;
+#pragma unroll
+        for (uint32_t i = 0; i < thread_activations; ++i) {
+            activation_at[i] = columns[smaller(i * lines + line, last_column)].source;
+        }
+        if (thread < Columns) {   // seen after the barriers of the first step
+            targets[thread] = columns[smaller(thread, last_column)].pair;
+        }
+    } else {
+        const uint32_t first_column = block_y() * Columns, z = block_z();
+        last_column = a.columns - 1 - first_column;
+        weights += weight_matrix_offset(a.batches, z);
+        activations += activation_matrix_offset(a, z) + static_cast<uint64_t>(first_column) * a.column_stride;
+        dst += (static_cast<uint64_t>(z) * a.columns + first_column) * a.rows;
+#pragma unroll
+        for (uint32_t i = 0; i < thread_activations; ++i) {
+            activation_at[i] = smaller(i * lines + line, last_column) * a.column_stride;
+        }
+    }
+
     uint4v next_weights[thread_weights], next_activations[thread_activations];
     const auto fetch = [&](uint32_t k) {
 #pragma unroll
@@ -68,8 +97,7 @@ STRATA_DEVICE void mul_mat_16(const mul_mat_f_args & a) {
         }
 #pragma unroll
         for (uint32_t i = 0; i < thread_activations; ++i) {
-            const uint32_t at = smaller(i * lines + line, last_column) * a.column_stride;
-            next_activations[i] = load_rounded<Weight, Activation>(activations, at, k + word * 8, a.k);
+            next_activations[i] = load_rounded<Weight, Activation>(activations, activation_at[i], k + word * 8, a.k);
         }
     };
 
@@ -108,8 +136,12 @@ STRATA_DEVICE void mul_mat_16(const mul_mat_f_args & a) {
         barrier();
     }
 
-    store_tile<column_tiles>(a.dst + (static_cast<uint64_t>(z) * a.columns + first_column) * a.rows + first_row + wave_row, a.rows, acc,
-                             static_cast<int32_t>(last_row + 1 - wave_row), static_cast<int32_t>(last_column + 1));
+    const int32_t rows_left = static_cast<int32_t>(last_row + 1 - wave_row), columns_left = static_cast<int32_t>(last_column + 1);
+    if (routed) {
+        store_scattered_tile<column_tiles>(dst + wave_row, a.rows, acc, rows_left, columns_left, targets);
+    } else {
+        store_tile<column_tiles>(dst + wave_row, a.rows, acc, rows_left, columns_left);
+    }
 }
 
 }  // namespace strata

@@ -41,4 +41,27 @@ STRATA_DEVICE void store_tile(float * dst, uint32_t pitch, const float8 (&acc)[C
     }
 }
 
+/// As store_tile, but column c of the tile is column targets[c] (in LDS) of `dst`, of which 2^32 bytes can be reached.
+template <uint32_t ColumnTiles>
+STRATA_DEVICE void store_scattered_tile(float * dst, uint32_t pitch, const float8 (&acc)[ColumnTiles][2], int32_t rows, int32_t columns,
+                                        const uint32_t * targets) {
+    const int32_t row = static_cast<int32_t>(wmma_lane_index()), half_row = static_cast<int32_t>(lane_id() >> 4);
+#pragma unroll
+    for (uint32_t c = 0; c < ColumnTiles; ++c) {
+#pragma unroll
+        for (uint32_t i = 0; i < 8; ++i) {
+            const int32_t column = static_cast<int32_t>(16 * c + 2 * i) + half_row;
+            if (column < columns) {
+                const uint32_t at = (targets[column] * pitch + row) * 4;
+                if (row < rows) {
+                    store(dst, at, acc[c][0][i]);
+                }
+                if (row + 16 < rows) {
+                    store(dst, at, acc[c][1][i], 64);
+                }
+            }
+        }
+    }
+}
+
 }  // namespace strata

@@ -1,6 +1,6 @@
 // f32, f16 and bf16 weights times one to eight columns, accumulated in f32: 8 or 32 lanes a row, eight values a lane at a time. The order
 // of the additions depends on k alone, not on the number of columns: a lane adds groups of eight in ascending order, then the lanes are
-// added as a butterfly.
+// added as a butterfly. With experts, a "matrix" is a pair of token and slot, which has one column and the weights of its expert.
 #include "strata/args/mul_mat.h"
 #include "strata/floats.h"
 #include "strata/reduce.h"
@@ -20,9 +20,16 @@ STRATA_DEVICE void mul_mat_vec_f(const mul_mat_f_args & a) {
     if (row_in_wave > a.rows - 1 - first_row) {
         row_in_wave = a.rows - 1 - first_row;   // reads the last row again, stores nothing
     }
-    const char * weights = static_cast<const char *>(a.weights) + weight_matrix_offset(a.batches, z) +
-                           static_cast<uint64_t>(first_row) * a.stride1;
-    const char * activations = static_cast<const char *>(a.activations) + activation_matrix_offset(a, z);
+    const char * weights = static_cast<const char *>(a.weights) + static_cast<uint64_t>(first_row) * a.stride1;
+    const char * activations = static_cast<const char *>(a.activations);
+    if (Columns == 1 && a.experts.ids) {
+        const expert_pair pair = find_pair(a.experts, z);
+        weights += uniform(expert_of(a.experts, pair)) * a.batches.stride2;
+        activations += pair.source * a.activation_stride2 + pair.token * a.activation_stride3;
+    } else {
+        weights += weight_matrix_offset(a.batches, z);
+        activations += activation_matrix_offset(a, z);
+    }
 
     uint32_t weight_at = lane * 8 * element_size<Weight>, activation_at = lane * 8 * element_size<Activation>;
     if constexpr (wave_rows > 1) {

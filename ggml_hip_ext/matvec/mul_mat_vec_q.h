@@ -1,6 +1,6 @@
 // Quantized weights times one to eight columns of quantized activations: dot4, a wave for each group of rows. Every row is summed in the
 // same order whatever the number of columns and of rows a wave has: lane l adds pieces l, l + 32, ... and the lanes are added as a
-// butterfly.
+// butterfly. With experts, a "matrix" is a pair of token and slot, which has one column and the weights of its expert.
 #pragma once
 
 #include "strata/args/mul_mat.h"
@@ -39,7 +39,14 @@ STRATA_DEVICE void mul_mat_vec_q(const mul_mat_q_args & a) {
     const char * values = static_cast<const char *>(a.values);
     const char * meta = static_cast<const char *>(a.meta);
     float * dst = a.dst;
-    if (z != 0) {
+    if (Columns == 1 && a.experts.ids) {
+        const expert_pair pair = find_pair(a.experts, z);
+        const uint64_t column = static_cast<uint64_t>(pair.token) * a.experts.sources.divisor + pair.source;
+        matrix += uniform(expert_of(a.experts, pair)) * a.batches.stride2;
+        values += column * a.k;
+        meta += column * meta_pitch;
+        dst += static_cast<uint64_t>(z) * a.rows;
+    } else if (z != 0) {
         const uint64_t column = static_cast<uint64_t>(z) * Columns;
         matrix += weight_matrix_offset(a.batches, z);
         values += column * a.k;

@@ -44,6 +44,14 @@ STRATA_DEVICE uint32_t uniform(uint32_t value) { return __builtin_amdgcn_readfir
 /// True if the condition holds in any active lane; the same in all lanes.
 STRATA_DEVICE bool any_lane(bool condition) { return __builtin_amdgcn_ballot_w32(condition) != 0; }
 
+/// The lanes where the condition holds, a bit each; the same in all lanes.
+STRATA_DEVICE uint32_t lanes_where(bool condition) { return __builtin_amdgcn_ballot_w32(condition); }
+
+/// How many of `lanes`, a bit each, lie below this one.
+STRATA_DEVICE uint32_t lanes_below(uint32_t lanes) { return __builtin_amdgcn_mbcnt_lo(lanes, 0); }
+
+STRATA_DEVICE uint32_t count_bits(uint32_t bits) { return static_cast<uint32_t>(__builtin_popcount(bits)); }
+
 /// Workgroup barrier: LDS writes before it are seen by all waves after it.
 STRATA_DEVICE void barrier() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
