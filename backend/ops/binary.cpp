@@ -1,4 +1,4 @@
-// ADD, SUB, MUL, DIV: src1 repeated to the shape of src0, any strides, dst may be src0 or src1.
+// ADD, SUB, MUL, DIV, ADD1: src1 repeated to the shape of src0, any strides, dst may be src0 or src1.
 #include "ops/pointwise.h"
 
 namespace strata {
@@ -20,10 +20,11 @@ static void plan_binary(planner & plan, const ggml_tensor * op, const char * nam
     plan_pointwise(plan, "binary", kernel, pointwise_operand(op), {pointwise_operand(op->src[0]), pointwise_operand(op->src[1])});
 }
 
-extern const op_entry add_op, sub_op, mul_op, div_op;
+extern const op_entry add_op, sub_op, mul_op, div_op, add1_op;
 const op_entry add_op = {GGML_OP_ADD, refusal, [](planner & plan, const ggml_tensor * op) { plan_binary(plan, op, "add"); }};
 const op_entry sub_op = {GGML_OP_SUB, refusal, [](planner & plan, const ggml_tensor * op) { plan_binary(plan, op, "sub"); }};
 const op_entry mul_op = {GGML_OP_MUL, refusal, [](planner & plan, const ggml_tensor * op) { plan_binary(plan, op, "mul"); }};
 const op_entry div_op = {GGML_OP_DIV, refusal, [](planner & plan, const ggml_tensor * op) { plan_binary(plan, op, "div"); }};
+const op_entry add1_op = {GGML_OP_ADD1, refusal, [](planner & plan, const ggml_tensor * op) { plan_binary(plan, op, "add"); }};
 
 }  // namespace strata

@@ -4,23 +4,39 @@
 namespace strata {
 
 extern const op_entry mul_mat_op;                      // mul_mat.cpp
+extern const op_entry mul_mat_id_op;                   // mul_mat_id.cpp
 extern const op_entry get_rows_op, set_rows_op;        // rows.cpp
 extern const op_entry flash_attn_ext_op;               // attention.cpp
 extern const op_entry soft_max_op;                     // soft_max.cpp
-extern const op_entry rms_norm_op;                     // norm.cpp
+extern const op_entry rms_norm_op, norm_op;            // norm.cpp
+extern const op_entry l2_norm_op, group_norm_op;       // norm.cpp
+extern const op_entry gated_delta_net_op;              // gated_delta_net.cpp
 extern const op_entry rope_op;                         // rope.cpp
 extern const op_entry add_op, sub_op, mul_op, div_op;  // binary.cpp
+extern const op_entry add1_op;                         // binary.cpp
 extern const op_entry scale_op;                        // scale.cpp
 extern const op_entry unary_op;                        // unary.cpp
 extern const op_entry sqr_op, sqrt_op, sin_op;         // unary.cpp
 extern const op_entry cos_op, log_op, clamp_op;        // unary.cpp
+extern const op_entry leaky_relu_op;                   // unary.cpp
 extern const op_entry glu_op;                          // glu.cpp
 extern const op_entry cont_op, cpy_op, dup_op;         // copy.cpp
+extern const op_entry concat_op, repeat_op;            // concat.cpp
+extern const op_entry acc_op, set_op;                  // region.cpp
+extern const op_entry sum_rows_op, mean_op, sum_op;    // sum.cpp
+extern const op_entry count_equal_op;                  // sum.cpp
+extern const op_entry pad_op, pad_reflect_1d_op;       // pad.cpp
+extern const op_entry roll_op;                         // pad.cpp
+extern const op_entry arange_op;                       // generate.cpp
+extern const op_entry timestep_embedding_op;           // generate.cpp
 
 static const op_entry * const entries[] = {
-    &mul_mat_op, &get_rows_op, &set_rows_op, &flash_attn_ext_op, &soft_max_op, &rms_norm_op, &rope_op,
+    &mul_mat_op, &mul_mat_id_op, &get_rows_op, &set_rows_op, &flash_attn_ext_op, &soft_max_op, &rms_norm_op, &rope_op,
     &add_op, &sub_op, &mul_op, &div_op, &scale_op, &unary_op, &glu_op, &cont_op, &cpy_op, &dup_op,
+    &norm_op, &l2_norm_op, &group_norm_op, &gated_delta_net_op,
     &sqr_op, &sqrt_op, &sin_op, &cos_op, &log_op, &clamp_op,
+    &add1_op, &leaky_relu_op, &concat_op, &repeat_op, &acc_op, &set_op, &sum_rows_op, &mean_op, &sum_op, &count_equal_op,
+    &pad_op, &pad_reflect_1d_op, &roll_op, &arange_op, &timestep_embedding_op,
 };
 
 const op_entry * find_op(ggml_op op) {

@@ -1,4 +1,4 @@
-// Functions of one argument: UNARY (all of ggml's), SQR, SQRT, SIN, COS, LOG, CLAMP. f32, f16, bf16; any strides; in place.
+// Functions of one argument: UNARY (all of ggml's), SQR, SQRT, SIN, COS, LOG, CLAMP, LEAKY_RELU. f32, f16, bf16; any strides; in place.
 #include "ops/pointwise.h"
 
 namespace strata {
@@ -60,7 +60,13 @@ static void plan_clamp(planner & plan, const ggml_tensor * op) {
     plan_function(plan, op, "clamp", {bounds[0], bounds[1]});
 }
 
-extern const op_entry unary_op, sqr_op, sqrt_op, sin_op, cos_op, log_op, clamp_op;
+static void plan_leaky_relu(planner & plan, const ggml_tensor * op) {
+    float slope;
+    std::memcpy(&slope, op->op_params, sizeof(slope));
+    plan_function(plan, op, "leaky_relu", {slope});
+}
+
+extern const op_entry unary_op, sqr_op, sqrt_op, sin_op, cos_op, log_op, clamp_op, leaky_relu_op;
 const op_entry unary_op = {GGML_OP_UNARY, unary_refusal, plan_unary};
 const op_entry sqr_op = {GGML_OP_SQR, refusal, [](planner & plan, const ggml_tensor * op) { plan_function(plan, op, "sqr"); }};
 const op_entry sqrt_op = {GGML_OP_SQRT, refusal, [](planner & plan, const ggml_tensor * op) { plan_function(plan, op, "sqrt"); }};
@@ -68,5 +74,6 @@ const op_entry sin_op = {GGML_OP_SIN, refusal, [](planner & plan, const ggml_ten
 const op_entry cos_op = {GGML_OP_COS, refusal, [](planner & plan, const ggml_tensor * op) { plan_function(plan, op, "cos"); }};
 const op_entry log_op = {GGML_OP_LOG, refusal, [](planner & plan, const ggml_tensor * op) { plan_function(plan, op, "log"); }};
 const op_entry clamp_op = {GGML_OP_CLAMP, refusal, plan_clamp};
+const op_entry leaky_relu_op = {GGML_OP_LEAKY_RELU, refusal, plan_leaky_relu};
 
 }  // namespace strata

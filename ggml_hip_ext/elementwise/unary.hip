@@ -1,4 +1,4 @@
-// Functions of one argument: ggml's unary ops, SQR, SQRT, SIN, COS, LOG, CLAMP. Computed in f32.
+// Functions of one argument: ggml's unary ops, SQR, SQRT, SIN, COS, LOG, CLAMP, LEAKY_RELU. Computed in f32.
 #include "pointwise.h"
 
 namespace strata {
@@ -47,6 +47,8 @@ FUNCTION(xielu) {
     const float negative = (strata::expm1(min(x, args.params[3])) - x) * args.params[0] + args.params[2] * x;
     return x > 0.0f ? positive : negative;
 }
+// Parameter: slope of the negative side.
+FUNCTION(leaky_relu) { return x > 0.0f ? x : x < 0.0f ? args.params[0] * x : 0.0f; }
 
 }  // namespace unary
 }  // namespace strata
@@ -83,4 +85,5 @@ UNARY(sin)
 UNARY(cos)
 UNARY(log)
 UNARY(clamp)
+UNARY(leaky_relu)
 UNARY(xielu)

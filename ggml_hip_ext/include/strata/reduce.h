@@ -45,6 +45,22 @@ STRATA_DEVICE T wave_sum(T value) {
     return value;
 }
 
+/// Sum over a workgroup of `Waves` full waves, the same in all work-items. `lds` holds a T a wave; a barrier must stand before it is
+/// used again.
+template <uint32_t Waves, class T>
+STRATA_DEVICE T block_sum(T value, T * lds) {
+    value = wave_sum(value);
+    if (lane_id() == 0) {
+        lds[thread_x() / wave_size] = value;
+    }
+    barrier();
+    T sum = lds[0];
+    for (uint32_t w = 1; w < Waves; w++) {
+        sum += lds[w];
+    }
+    return sum;
+}
+
 /// Maximum of this lane's value and that of lane `lane_id() ^ Mask`; a NaN loses against any number. `value` must not be the immediate
 /// result of a transcendental instruction (exp, rcp, ...): the compiler does not see the hazard through the assembly.
 template <uint32_t Mask>
