@@ -2,6 +2,7 @@
 // and complete when the call returns.
 #include "buffer.h"
 
+#include <cctype>
 #include <cstdlib>
 #include <cstring>
 
@@ -138,10 +139,14 @@ std::size_t get_alignment(ggml_backend_buffer_type_t) {
 
 /// Large models are split into buffers of this size: a driver that has 110 GB free may not give 97 GB in one piece.
 std::size_t get_max_size(ggml_backend_buffer_type_t) {
-    if (const char * megabytes = std::getenv("STRATA_MAX_BUFFER_MB")) {
-        if (const unsigned long long value = std::strtoull(megabytes, nullptr, 10)) {
+    const char * megabytes = std::getenv("STRATA_MAX_BUFFER_MB");
+    if (megabytes && *megabytes) {
+        char * end = nullptr;
+        const unsigned long long value = std::strtoull(megabytes, &end, 10);
+        if (std::isdigit(static_cast<unsigned char>(*megabytes)) && *end == '\0' && value > 0 && value < (1ull << 40)) {
             return static_cast<std::size_t>(value) << 20;
         }
+        report(format("STRATA_MAX_BUFFER_MB=%s is not a number of MiB: 8192 is used", megabytes).c_str());
     }
     return std::size_t{8} << 30;
 }

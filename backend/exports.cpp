@@ -102,6 +102,10 @@ const char * strata_hip_last_error(void) {
     return strata::last_error();
 }
 
+uint64_t strata_hip_thread_errors(void) {
+    return strata::thread_errors();
+}
+
 const char * strata_hip_device_json(void) {
     thread_local std::string text;
     try {

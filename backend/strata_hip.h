@@ -14,8 +14,13 @@ extern "C" {
 /// "0.1.0".
 STRATA_HIP_EXPORT const char * strata_hip_version(void);
 
-/// The newest error message of any thread, "" if there was none. Valid until the calling thread's next call.
+/// The newest error message of the calling thread; of any thread if it has none; "" if there was none. Valid until the calling
+/// thread's next call into ggml or the plugin.
 STRATA_HIP_EXPORT const char * strata_hip_last_error(void);
+
+/// How many errors the calling thread has met in the plugin. Whoever decodes on a thread of its own sees by it whether its own work
+/// failed, whatever happens on other threads.
+STRATA_HIP_EXPORT uint64_t strata_hip_thread_errors(void);
 
 /// JSON: {"version", "ggml_version", "runtime": "hip"|"emulator", "library", "driver_version", "runtime_version",
 /// "devices": [{"name", "description", "arch", "device_id", "compute_units", "memory_free", "memory_total"}],

@@ -1,4 +1,4 @@
-// The newest error message, and small formatting helpers.
+// The newest error message of a thread and of all, and small formatting helpers.
 #include "runtime/error.h"
 
 #include <cstdarg>
@@ -10,15 +10,32 @@
 
 namespace strata {
 
-static std::mutex newest_mutex;
-static std::string & newest_error() {
+namespace {
+
+std::mutex newest_mutex;
+
+std::string & newest_error() {
     static std::string * message = new std::string;  // outlives every static destructor
     return *message;
 }
 
+struct thread_report {
+    uint64_t errors = 0;
+    std::string newest;
+};
+
+thread_report & mine() {
+    thread_local thread_report report;
+    return report;
+}
+
+}  // namespace
+
 void report(const char * message) noexcept {
     count(counter::errors);
+    ++mine().errors;
     try {
+        mine().newest = message;
         std::lock_guard lock(newest_mutex);
         newest_error() = message;
     } catch (...) {
@@ -27,15 +44,20 @@ void report(const char * message) noexcept {
 }
 
 const char * last_error() noexcept {
-    thread_local std::string mine;
+    thread_report & own = mine();
+    if (own.errors != 0) {
+        return own.newest.c_str();
+    }
     try {
         std::lock_guard lock(newest_mutex);
-        mine = newest_error();
+        own.newest = newest_error();
     } catch (...) {
         return "out of memory";
     }
-    return mine.c_str();
+    return own.newest.c_str();
 }
+
+uint64_t thread_errors() noexcept { return mine().errors; }
 
 std::string readable_size(std::size_t bytes) {
     const char * const units[] = {"KiB", "MiB", "GiB", "TiB"};

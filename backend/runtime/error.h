@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <string>
 
@@ -24,8 +25,13 @@ private:
 /// Logs an error through ggml, keeps it for last_error() and counts it. Never throws.
 void report(const char * message) noexcept;
 
-/// The newest reported message of any thread, "" if there was none. Valid until this thread calls it again.
+/// The newest message that this thread reported; of any thread if it reported none; "" if there was none. Valid until this thread
+/// reports or asks again.
 const char * last_error() noexcept;
+
+/// How many messages this thread has reported. A device's failure is reported by the thread that launches or waits, so two users
+/// of the backend on two threads can tell whose work failed.
+uint64_t thread_errors() noexcept;
 
 /// "1536 bytes", "12.0 KiB", "3.5 GiB".
 std::string readable_size(std::size_t bytes);

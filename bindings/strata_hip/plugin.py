@@ -20,6 +20,7 @@ _ffi = cffi.FFI()
 _ffi.cdef("""
     const char * strata_hip_version(void);
     const char * strata_hip_last_error(void);
+    uint64_t strata_hip_thread_errors(void);
     const char * strata_hip_device_json(void);
     uint64_t strata_hip_counter(const char * name);
 """)
@@ -68,8 +69,13 @@ class Plugin:
 
     @property
     def last_error(self) -> str:
-        """What failed last on the device, or an empty text."""
+        """What failed last on the device for this thread, or else for any; or an empty text."""
         return _text(self._library.strata_hip_last_error())
+
+    @property
+    def thread_errors(self) -> int:
+        """How many errors this thread has met."""
+        return int(self._library.strata_hip_thread_errors())
 
     @property
     def info(self) -> Dict[str, Any]:
@@ -147,16 +153,17 @@ def load(device: Optional[str] = None) -> Plugin:
 
 @contextlib.contextmanager
 def failures_raise(ctx: Any) -> Iterator[None]:
-    """Waits at the end for what was decoded in the llama.cpp context, and raises DeviceError if the device failed."""
+    """Waits at the end for what was decoded in the llama.cpp context, and raises DeviceError if the device failed. Failures that
+    other threads meet meanwhile are theirs."""
     ours = loaded()
-    before = ours.counter("errors") if ours else 0
+    before = ours.thread_errors if ours else 0
     error: Optional[RuntimeError] = None
     try:
         yield
     except RuntimeError as caught:
         error = caught
     llama_cpp.llama_synchronize(ctx)
-    if ours and ours.counter("errors") > before:
+    if ours and ours.thread_errors > before:
         raise DeviceError(f"{error}: {ours.last_error}" if error else ours.last_error) from error
     if error:
         raise error

@@ -157,3 +157,22 @@ with Graph() as g:
     print(running.value)
 """)
     assert text.split() == ["True", "None"]
+
+
+def test_a_failure_belongs_to_the_thread_that_met_it(library):
+    text = run(library, """
+import threading
+device = ggml.device()
+plugin = ggml.plugin()
+def fails():
+    lib.ggml_backend_alloc_buffer(ggml.backend(), 97 << 30)
+    print(plugin.strata_hip_thread_errors(), ggml.last_error()[:9])
+fail("hipMalloc", 2)
+thread = threading.Thread(target=fails)
+thread.start()
+thread.join()
+print(plugin.strata_hip_thread_errors(), ggml.counter("errors"), ggml.last_error()[:9])
+fail("hipStreamCreateWithFlags", 2)
+print(lib.ggml_backend_dev_init(device, ffi.NULL) == ffi.NULL, plugin.strata_hip_thread_errors(), ggml.last_error()[:9])
+""")
+    assert text == "1 hipMalloc\n0 1 hipMalloc\nTrue 1 hipStream\n"

@@ -210,5 +210,9 @@ def test_large_models_are_split_into_buffers(monkeypatch):
         assert len({int(ffi.cast("uintptr_t", tensor.buffer)) for tensor in tensors}) == 4
         for tensor, array in zip(tensors, arrays):
             np.testing.assert_array_equal(g.get(tensor), array)
+    for wrong in ("-1", "0", "2 GB", "99999999999999999999"):
+        monkeypatch.setenv("STRATA_MAX_BUFFER_MB", wrong)
+        assert lib.ggml_backend_get_max_size(ggml.backend()) == 8 << 30
+        assert f"STRATA_MAX_BUFFER_MB={wrong} is not a number of MiB" in ggml.last_error()
     monkeypatch.delenv("STRATA_MAX_BUFFER_MB")
     assert lib.ggml_backend_get_max_size(ggml.backend()) == 8 << 30

@@ -35,6 +35,7 @@ ffi.cdef(_declarations(), override=True)  # some typedefs are repeated
 ffi.cdef("""
     const char * strata_hip_version(void);
     const char * strata_hip_last_error(void);
+    uint64_t strata_hip_thread_errors(void);
     const char * strata_hip_device_json(void);
     uint64_t strata_hip_counter(const char * name);
     const char * strata_hip_refusal(const struct ggml_tensor * op);
