@@ -3,13 +3,12 @@
 // One to eight columns go through a mat-vec (quantized weights: dot4 against activations quantized once a node), more through WMMA tiles.
 // Dimensions that share a weight matrix become columns of one product: several sequences, or the query heads of one key head, read the
 // weights once.
-#include "ops/op.h"
-#include "ops/pointwise.h"
-#include "ops/quantized_types.h"
+#include "ops/mul_mat.h"
 
 #include <string>
 
-#include "strata/args/mul_mat.h"
+#include "ops/pointwise.h"
+#include "ops/quantized_types.h"
 #include "strata/blocks.h"
 
 #define GGML_COMMON_DECL_CPP
@@ -32,12 +31,6 @@ constexpr int64_t max_grid = 65535;          // workgroups in y and z
 constexpr int64_t max_stride = 1 << 24;      // bytes between rows: kernels address a tile of up to 128 with 32 bits
 constexpr int64_t max_k = 1 << 24;           // elements of a row, for the same reason
 constexpr int64_t max_length = 1 << 30;      // elements of the other dimensions
-
-/// Name of a weight type in kernel names, or nullptr if there is no kernel.
-const char * weight_name(ggml_type type) {
-    const char * name = float_type_name(type);
-    return name ? name : quantized_type_name(type);
-}
 
 const char * no_weight_kernel(ggml_type type) {
     switch (type) {
@@ -100,7 +93,25 @@ product fold(const ggml_tensor * w, const ggml_tensor * x, bool any_stride) {
 
 bool quantized(const ggml_tensor * w) { return ggml_is_quantized(w->type); }
 
-const char * refusal(const device_caps & caps, const ggml_tensor * op) {
+}  // namespace
+
+const char * weight_name(ggml_type type) {
+    const char * name = float_type_name(type);
+    return name ? name : quantized_type_name(type);
+}
+
+uint32_t tiles(int64_t count, int64_t tile) { return uint32_t((count + tile - 1) / tile); }
+
+uint32_t mat_vec_rows(int64_t rows, int64_t columns, int64_t k) {
+    if (columns > 1) {
+        return 2;
+    }
+    return rows >= 4096 || (rows >= 2048 && k <= 1024) ? 4 : 1;
+}
+
+uint32_t mat_vec_lanes(int64_t k) { return k <= 256 ? 8 : 32; }
+
+const char * product_refusal(const ggml_tensor * op) {
     const ggml_tensor * w = op->src[0];
     const ggml_tensor * x = op->src[1];
     if (!weight_name(w->type)) {
@@ -115,9 +126,6 @@ const char * refusal(const device_caps & caps, const ggml_tensor * op) {
     if (w->nb[0] != ggml_type_size(w->type) || x->nb[0] != ggml_type_size(x->type)) {
         return "rows of an operand are not contiguous";
     }
-    if (w->ne[2] == 0 || w->ne[3] == 0 || x->ne[2] % w->ne[2] != 0 || x->ne[3] % w->ne[3] != 0) {
-        return "activations do not broadcast over the weights";
-    }
     if (w->ne[0] > max_k) {
         return "rows of more than 2^24 elements";
     }
@@ -128,6 +136,30 @@ const char * refusal(const device_caps & caps, const ggml_tensor * op) {
     }
     if (int64_t(w->nb[1]) > max_stride || int64_t(x->nb[1]) > max_stride) {
         return "rows more than 16 MiB apart";
+    }
+    return nullptr;
+}
+
+quantized_activations plan_quantize(planner & plan, const ggml_tensor * x) {
+    const int64_t k = x->ne[0], columns = ggml_nrows(x);
+    const std::size_t value_bytes = (std::size_t(columns) * k + 255) / 256 * 256;
+    char * values = static_cast<char *>(plan.scratch(value_bytes + std::size_t(columns) * k / 32 * sizeof(q8_1_meta)));
+    char * meta = values + value_bytes;
+    const quantize_args args = {x->data, values, meta, x->nb[1], x->nb[2], x->nb[3], uint32_t(k), uint32_t(x->ne[1]), make_divisor(x->ne[2])};
+    plan.launch("quantize_q8_1", "quantize_q8_1", {uint32_t(x->ne[1]), tiles(k, 512), uint32_t(x->ne[2] * x->ne[3])}, {128}, args);
+    return {values, meta};
+}
+
+namespace {
+
+const char * refusal(const device_caps & caps, const ggml_tensor * op) {
+    const ggml_tensor * w = op->src[0];
+    const ggml_tensor * x = op->src[1];
+    if (const char * reason = product_refusal(op)) {
+        return reason;
+    }
+    if (w->ne[2] == 0 || w->ne[3] == 0 || x->ne[2] % w->ne[2] != 0 || x->ne[3] % w->ne[3] != 0) {
+        return "activations do not broadcast over the weights";
     }
     const product p = fold(w, x, quantized(w));
     if (p.channels * p.samples > max_grid || x->ne[2] * x->ne[3] > max_grid) {
@@ -148,8 +180,6 @@ weight_batches batches_of(const ggml_tensor * w, const product & p) {
     return {w->nb[2], w->nb[3], make_divisor(p.channels), make_divisor(p.ratio2), make_divisor(p.ratio3)};
 }
 
-uint32_t tiles(int64_t count, int64_t tile) { return uint32_t((count + tile - 1) / tile); }
-
 /// Columns of the tile: the smallest that holds them all, up to 64. Beyond, 128 where it keeps the device busy and wastes little. All tiles
 /// give the same bits.
 uint32_t column_tile(const device_caps & caps, int64_t rows, int64_t columns, int64_t matrices) {
@@ -158,15 +188,6 @@ uint32_t column_tile(const device_caps & caps, int64_t rows, int64_t columns, in
     }
     const bool busy = int64_t(tiles(rows, 128)) * tiles(columns, 128) * matrices >= caps.compute_units;
     return busy && (columns > 512 || tiles(columns, 64) % 2 == 0) ? 128 : 64;
-}
-
-/// Rows that a wave of the quantized mat-vec takes. Several share the loads of the activations; they need enough rows to keep enough waves,
-/// fewer where a row is a single step long. The results are the same bits.
-uint32_t mat_vec_rows(int64_t rows, int64_t columns, int64_t k) {
-    if (columns > 1) {
-        return 2;
-    }
-    return rows >= 4096 || (rows >= 2048 && k <= 1024) ? 4 : 1;
 }
 
 /// STRATA_DISABLE=mul_mat_vec sends everything through tiles, which can do any number of columns.
@@ -178,15 +199,10 @@ void plan_quantized(planner & plan, const ggml_tensor * op) {
     const ggml_tensor * w = op->src[0];
     const ggml_tensor * x = op->src[1];
     const product p = fold(w, x, true);
-    const int64_t k = w->ne[0], rows = w->ne[1], all_columns = p.columns * p.channels * p.samples;
-    const std::size_t value_bytes = (std::size_t(all_columns) * k + 255) / 256 * 256;
-    char * values = static_cast<char *>(plan.scratch(value_bytes + std::size_t(all_columns) * k / 32 * sizeof(q8_1_meta)));
-    char * meta = values + value_bytes;
+    const int64_t k = w->ne[0], rows = w->ne[1];
+    const quantized_activations q = plan_quantize(plan, x);
 
-    const quantize_args q = {x->data, values, meta, x->nb[1], x->nb[2], x->nb[3], uint32_t(k), uint32_t(x->ne[1]), make_divisor(x->ne[2])};
-    plan.launch("quantize_q8_1", "quantize_q8_1", {uint32_t(x->ne[1]), tiles(k, 512), uint32_t(x->ne[2] * x->ne[3])}, {128}, q);
-
-    const mul_mat_q_args args = {w->data, values, meta, static_cast<float *>(op->data), batches_of(w, p),
+    const mul_mat_q_args args = {w->data, q.values, q.meta, static_cast<float *>(op->data), batches_of(w, p),
                                  uint32_t(w->nb[1]), uint32_t(rows), uint32_t(p.columns), uint32_t(k), {}, {}};
     const uint32_t matrices = uint32_t(p.channels * p.samples);
     const std::string type = weight_name(w->type);
@@ -212,7 +228,7 @@ void plan_float(planner & plan, const ggml_tensor * op) {
     const uint32_t matrices = uint32_t(p.channels * p.samples);
     const std::string types = std::string(weight_name(w->type)) + "_" + weight_name(x->type);
     if (use_mat_vec(plan, p)) {
-        const uint32_t lanes = k <= 256 ? 8 : 32;   // a lane takes eight values: shorter rows share a wave
+        const uint32_t lanes = mat_vec_lanes(k);
         const std::string kernel = "mul_mat_vec_" + types + "_c" + std::to_string(p.columns) + "_l" + std::to_string(lanes);
         plan.launch("mul_mat_vec_f", kernel.c_str(), {tiles(rows, 4 * 32 / lanes), 1, matrices}, {128}, args);
     } else if (w->type == GGML_TYPE_F32) {

@@ -9,6 +9,7 @@
 namespace strata {
 
 constexpr uint32_t route_threads = 256, route_waves = route_threads / wave_size;
+constexpr uint32_t ids_at_once = 4;   // loads in flight
 
 /// Grid: experts.
 STRATA_KERNEL(route_threads) void route_experts(route_args a) {
@@ -19,12 +20,18 @@ STRATA_KERNEL(route_threads) void route_experts(route_args a) {
     const uint32_t begin = smaller(wave * part, a.pairs), end = smaller(begin + part, a.pairs);
 
     uint32_t below = 0, equal = 0;
-#pragma unroll 4
-    for (uint32_t first = begin; first < end; first += wave_size) {
-        const bool exists = first + lane < end;
-        const uint32_t id = exists ? expert_of(a.experts, find_pair(a.experts, first + lane)) : ~0u;
-        below += count_bits(lanes_where(id < expert));
-        equal += count_bits(lanes_where(id == expert));
+    for (uint32_t first = begin; first < end; first += ids_at_once * wave_size) {
+        uint32_t ids[ids_at_once];
+#pragma unroll
+        for (uint32_t i = 0; i < ids_at_once; ++i) {
+            ids[i] = expert_of(a.experts, find_pair(a.experts, smaller(first + i * wave_size + lane, end - 1)));
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < ids_at_once; ++i) {
+            const bool exists = first + i * wave_size + lane < end;
+            below += count_bits(lanes_where(exists && ids[i] < expert));
+            equal += count_bits(lanes_where(exists && ids[i] == expert));
+        }
     }
     if (lane == 0) {
         smaller_experts[wave] = below;

@@ -1,0 +1,34 @@
+// What MUL_MAT and MUL_MAT_ID share.
+#pragma once
+
+#include "ops/op.h"
+#include "strata/args/mul_mat.h"
+
+namespace strata {
+
+/// Name of a weight type in kernel names, or nullptr if there is no kernel.
+const char * weight_name(ggml_type type);
+
+/// nullptr if the operands' types and rows suit the product kernels.
+const char * product_refusal(const ggml_tensor * op);
+
+/// Tiles that hold `count` things.
+uint32_t tiles(int64_t count, int64_t tile);
+
+/// Rows that a wave of the quantized mat-vec takes. Several share the loads of the activations; they need enough rows to keep enough waves,
+/// fewer where a row is a single step long. The results are the same bits.
+uint32_t mat_vec_rows(int64_t rows, int64_t columns, int64_t k);
+
+/// Lanes a row of the mat-vec with f32, f16 or bf16 weights: a lane takes eight values at a time, so shorter rows share a wave.
+uint32_t mat_vec_lanes(int64_t k);
+
+/// Activations as bytes, the columns of all matrices one after the other.
+struct quantized_activations {
+    const void * values;   ///< int8 [column][k]
+    const void * meta;     ///< q8_1_meta [column][k / 32]
+};
+
+/// Quantizes all columns of `x` (f32, k a multiple of 32) into scratch memory.
+quantized_activations plan_quantize(planner & plan, const ggml_tensor * x);
+
+}  // namespace strata

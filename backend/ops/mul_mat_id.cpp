@@ -1,0 +1,176 @@
+// MUL_MAT_ID: each pair (token, slot) takes the weights of the expert that `ids` names for it.
+//
+// Few pairs go through the one-column mat-vec, a pair a grid layer. More are sorted by expert on the device (route_experts) and go through
+// the tile kernels of MUL_MAT, of which each workgroup then takes a tile of pairs with one expert. How many tiles the experts need is known
+// on the device alone: the grid is sized to the most they can need, pairs / J + experts, and workgroups without a tile end at once.
+// Every element of the result is the same bits whatever J and whatever else is in its tile.
+#include <string>
+
+#include "ops/mul_mat.h"
+
+namespace strata {
+
+namespace {
+
+constexpr int64_t max_grid = 65535;            // workgroups in y and z
+constexpr int64_t max_pairs = 1 << 21;         // a tile list then fits a grid, with
+constexpr int64_t max_experts = 32767;
+constexpr int64_t max_reach = int64_t(1) << 32;   // bytes that tile kernels reach in activations and result
+
+/// Columns J of a tile by the rows (pairs) that an expert has on average: the first line that allows them. The starting point is a peer's
+/// measurements on this chip.
+struct tile_range {
+    double rows_an_expert;
+    uint32_t columns;
+};
+constexpr double any = 1e30;
+constexpr tile_range small_block_tiles[] = {{12, 16}, {32, 32}, {64, 64}, {any, 128}};
+constexpr tile_range large_block_tiles[] = {{12, 16}, {24, 32}, {48, 64}, {64, 32}, {any, 128}};
+constexpr tile_range half_tiles[] = {{16, 16}, {any, 64}};   // f16, bf16
+
+template <std::size_t N>
+uint32_t find_tile(const tile_range (&ranges)[N], double rows_an_expert) {
+    std::size_t i = 0;
+    while (i + 1 < N && rows_an_expert > ranges[i].rows_an_expert) {
+        ++i;
+    }
+    return ranges[i].columns;
+}
+
+uint32_t tile_columns(ggml_type type, double rows_an_expert) {
+    if (type == GGML_TYPE_F32) {
+        return 64;
+    }
+    if (!ggml_is_quantized(type)) {
+        return find_tile(half_tiles, rows_an_expert);
+    }
+    return ggml_blck_size(type) == 256 ? find_tile(large_block_tiles, rows_an_expert) : find_tile(small_block_tiles, rows_an_expert);
+}
+
+/// Up to so many pairs, a mat-vec reads hardly more weights than tiles would.
+int64_t max_mat_vec_pairs(int64_t experts) { return experts / 2 > 8 ? experts / 2 : 8; }
+
+bool has_tiles(const device_caps & caps, ggml_type type) { return caps.wmma || type == GGML_TYPE_F32; }
+
+const char * refusal(const device_caps & caps, const ggml_tensor * op) {
+    const ggml_tensor * w = op->src[0];
+    const ggml_tensor * x = op->src[1];
+    const ggml_tensor * ids = op->src[2];
+    if (const char * reason = product_refusal(op)) {
+        return reason;
+    }
+    if (ids->type != GGML_TYPE_I32) {
+        return "ids are not i32";
+    }
+    if (w->ne[0] == 0 || x->ne[1] == 0 || ids->ne[0] % x->ne[1] != 0) {
+        return "activations do not broadcast over the slots";
+    }
+    const int64_t pairs = ids->ne[0] * ids->ne[1];
+    if (pairs > max_pairs || x->ne[2] > max_grid) {
+        return "more than 65535 tokens or 2^21 pairs of token and expert";
+    }
+    if (w->ne[2] > max_experts) {
+        return "more than 32767 experts";
+    }
+    if (!has_tiles(caps, w->type) && pairs > max_grid) {
+        return "more than 65535 pairs of token and expert need WMMA instructions";
+    }
+    const int64_t reach = ggml_is_quantized(w->type) ? ggml_nelements(x) : x->ne[1] * int64_t(x->nb[1]) + x->ne[2] * int64_t(x->nb[2]);
+    if (reach >= max_reach || int64_t(ggml_nbytes(op)) >= max_reach) {
+        return "activations or result of 4 GiB or more";
+    }
+    return nullptr;
+}
+
+/// What the launches have in common.
+struct task {
+    const ggml_tensor * w;
+    const ggml_tensor * x;
+    const ggml_tensor * ids;
+    int64_t k, rows, pairs;
+    expert_choice experts;
+    weight_batches batches;
+
+    explicit task(const ggml_tensor * op)
+        : w(op->src[0]), x(op->src[1]), ids(op->src[2]), k(w->ne[0]), rows(w->ne[1]), pairs(ids->ne[0] * ids->ne[1]),
+          experts{ids->data, ids->nb[0], ids->nb[1], make_divisor(uint32_t(ids->ne[0])), make_divisor(uint32_t(x->ne[1]))},
+          batches{w->nb[2], 0, make_divisor(1), make_divisor(1), make_divisor(1)} {}
+
+    /// STRATA_DISABLE=mul_mat_vec sends everything through tiles, STRATA_DISABLE=mul_mat_id_tiles through the mat-vec.
+    bool use_mat_vec(const planner & plan) const {
+        if (!has_tiles(plan.caps(), w->type)) {
+            return true;
+        }
+        return pairs <= max_grid && (plan.disabled("mul_mat_id_tiles") || (pairs <= max_mat_vec_pairs(w->ne[2]) && !plan.disabled("mul_mat_vec")));
+    }
+
+    /// Sorts the pairs for tiles of `columns`; the steps are between activations, in the kernel's unit.
+    expert_tiles plan_routing(planner & plan, uint32_t columns, std::size_t token_step, std::size_t slot_step) const {
+        auto * list = static_cast<expert_tile *>(plan.scratch(std::size_t(tile_count(columns)) * sizeof(expert_tile)));
+        auto * sorted = static_cast<expert_column *>(plan.scratch(std::size_t(pairs) * sizeof(expert_column)));
+        const route_args args = {experts, list, sorted, uint32_t(pairs), make_divisor(columns), uint32_t(token_step), uint32_t(slot_step)};
+        plan.launch("route_experts", "route_experts", {uint32_t(w->ne[2])}, {256}, args);
+        return {list, sorted};
+    }
+
+    uint32_t tile_count(uint32_t columns) const { return uint32_t(pairs / columns + w->ne[2]); }
+
+    double rows_an_expert() const { return double(pairs) / double(w->ne[2]); }
+};
+
+void plan_quantized(planner & plan, const ggml_tensor * op) {
+    const task t(op);
+    const std::string type = weight_name(t.w->type);
+    const quantized_activations q = plan_quantize(plan, t.x);
+    mul_mat_q_args args = {t.w->data, q.values, q.meta, static_cast<float *>(op->data), t.batches,
+                           uint32_t(t.w->nb[1]), uint32_t(t.rows), 0, uint32_t(t.k), {}, {}};
+    if (t.use_mat_vec(plan)) {
+        args.experts = t.experts;
+        const uint32_t wave_rows = mat_vec_rows(t.rows * t.pairs, 1, t.k);
+        const std::string kernel = "mul_mat_vec_" + type + "_c1_r" + std::to_string(wave_rows);
+        plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), {tiles(t.rows, 4 * wave_rows), 1, uint32_t(t.pairs)}, {128}, args);
+    } else {
+        const uint32_t columns = tile_columns(t.w->type, t.rows_an_expert());
+        args.routed = t.plan_routing(plan, columns, t.x->ne[1], 1);
+        const std::string kernel = "mul_mat_" + type + "_j" + std::to_string(columns);
+        plan.launch(("mul_mat_" + type).c_str(), kernel.c_str(), {tiles(t.rows, 128), t.tile_count(columns)}, {columns > 64 ? 256u : 128u}, args);
+    }
+}
+
+void plan_float(planner & plan, const ggml_tensor * op) {
+    const task t(op);
+    const std::string types = std::string(weight_name(t.w->type)) + "_" + weight_name(t.x->type);
+    mul_mat_f_args args = {t.w->data, t.x->data, static_cast<float *>(op->data), t.x->nb[1], t.x->nb[2], t.batches,
+                           uint32_t(t.w->nb[1]), uint32_t(t.x->nb[1]), uint32_t(t.rows), 0, uint32_t(t.k), {}, {}};
+    if (t.use_mat_vec(plan)) {
+        args.experts = t.experts;
+        const uint32_t lanes = mat_vec_lanes(t.k);
+        const std::string kernel = "mul_mat_vec_" + types + "_c1_l" + std::to_string(lanes);
+        plan.launch("mul_mat_vec_f", kernel.c_str(), {tiles(t.rows, 4 * 32 / lanes), 1, uint32_t(t.pairs)}, {128}, args);
+        return;
+    }
+    const uint32_t columns = tile_columns(t.w->type, t.rows_an_expert());
+    args.routed = t.plan_routing(plan, columns, t.x->nb[2], t.x->nb[1]);
+    if (t.w->type == GGML_TYPE_F32) {
+        plan.launch("mul_mat_f32", "mul_mat_f32_f32", {tiles(t.rows, 64), t.tile_count(columns)}, {128}, args);
+    } else {
+        const std::string family = std::string("mul_mat_") + weight_name(t.w->type);
+        const std::string kernel = "mul_mat_" + types + "_j" + std::to_string(columns);
+        plan.launch(family.c_str(), kernel.c_str(), {tiles(t.rows, 128), t.tile_count(columns)}, {128}, args);
+    }
+}
+
+void plan_mul_mat_id(planner & plan, const ggml_tensor * op) {
+    if (ggml_is_quantized(op->src[0]->type)) {
+        plan_quantized(plan, op);
+    } else {
+        plan_float(plan, op);
+    }
+}
+
+}  // namespace
+
+extern const op_entry mul_mat_id_op;
+const op_entry mul_mat_id_op = {GGML_OP_MUL_MAT_ID, refusal, plan_mul_mat_id};
+
+}  // namespace strata
