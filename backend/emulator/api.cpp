@@ -12,9 +12,35 @@ handle_tables & handle_tables::instance() {
     return tables;
 }
 
+namespace {
+
+/// The stream of hipStreamPerThread. It ends with its thread, or with a device reset.
+struct own_stream {
+    stream_ptr stream;
+    ~own_stream() {
+        if (stream && device_queues::usable()) {
+            device_queues::instance().close(stream);
+        }
+    }
+};
+
+stream_ptr stream_of_thread() {
+    static thread_local own_stream own;
+    device_queues & queues = device_queues::instance();
+    if (!own.stream || !queues.is_open(own.stream)) {
+        own.stream = queues.create(true);
+    }
+    return own.stream;
+}
+
+}  // namespace
+
 stream_ptr find_stream(hipStream_t handle) {
-    if (handle == nullptr) {
+    if (handle == nullptr || handle == hipStreamLegacy) {
         return device_queues::instance().null_stream();
+    }
+    if (handle == hipStreamPerThread) {
+        return stream_of_thread();
     }
     stream_ptr found = handle_tables::instance().streams.find(handle);
     if (!found) {

@@ -3,7 +3,9 @@
 
 #include "code_object.h"
 #include "errors.h"
+#include "guest_abi.h"
 #include "handles.h"
+#include "launch.h"
 #include "runtime/hip_abi.h"
 #include "stream.h"
 
@@ -16,6 +18,7 @@ namespace strata {
 
 #define STRATA_X(result, name, parameters) STRATA_EXPORT result name parameters;
 STRATA_HIP_FUNCTIONS(STRATA_X)
+STRATA_GUEST_FUNCTIONS(STRATA_X)
 #undef STRATA_X
 STRATA_EXPORT hipError_t hipDeviceReset(void);
 
@@ -30,10 +33,11 @@ STRATA_EXPORT hipError_t strata_emulator_module_load(hipModule_t * module, const
 
 namespace emulator {
 
-/// A recorded event: the fence of its last record, nullptr before.
+/// A recorded event: the fence of its last record, nullptr before; or the recording that it was part of.
 struct event {
     std::mutex lock;
     fence_ptr recorded;
+    recording_ptr captured;
     bool timed = true;
 };
 
@@ -42,17 +46,39 @@ struct function {
     loaded_kernel kernel;
 };
 
+/// A captured graph, and one that can be launched: commands in the order in which they were captured.
+struct graph {
+    std::vector<work> nodes;
+};
+struct graph_exec {
+    std::mutex lock;
+    std::shared_ptr<const std::vector<work>> nodes;  ///< launches in flight keep theirs when it is updated
+};
+
 /// Handles that the program holds. Never destroyed.
 struct handle_tables {
     handle_table<hipStream_t, stream> streams{0x51};
     handle_table<hipEvent_t, event> events{0x52};
     handle_table<hipModule_t, loaded_module> modules{0x53};
     handle_table<hipFunction_t, function> functions{0x54};
+    handle_table<hipGraph_t, graph> graphs{0x55};
+    handle_table<hipGraphExec_t, graph_exec> graph_execs{0x56};
     static handle_tables & instance();
 };
 
 /// The stream of a handle (null: the null stream), or nullptr with the message set: return hipErrorInvalidHandle.
 stream_ptr find_stream(hipStream_t handle);
+
+/// A kernel and what keeps its code loaded.
+struct launched_kernel {
+    loaded_kernel kernel;
+    std::shared_ptr<loaded_module> module;
+};
+/// Checks a launch and appends it to the stream.
+hip_error launch(const launched_kernel & what, const launch_request & request, hipStream_t stream);
+
+/// Code that programs have registered is loaded anew when it is next launched (hipDeviceReset).
+void unload_registered_code();
 
 /// Runs a call's body; what it returns or throws becomes the thread's last error.
 template <class F>

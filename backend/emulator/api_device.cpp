@@ -232,6 +232,9 @@ hipError_t hipDeviceReset() {
         device_queues::instance().reset();
         handle_tables & handles = handle_tables::instance();
         handles.functions.clear();
+        handles.graph_execs.clear();
+        handles.graphs.clear();
+        unload_registered_code();
         handles.modules.clear();
         handles.events.clear();
         handles.streams.clear();

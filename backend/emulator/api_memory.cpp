@@ -60,7 +60,7 @@ hip_error locate(const copy & c, side & s, bool written) {
         if (written && !a->writable) {
             return fail(hipErrorInvalidValue, format("%s: the destination is %s", c.call, map->describe(s.address, bytes).c_str()));
         }
-        s.where = std::strcmp(a->kind, "hipHostMalloc") == 0 ? place::pinned : place::device;
+        s.where = std::strncmp(a->kind, "hipHost", 7) == 0 ? place::pinned : place::device;
         return hipSuccess;
     }
     if (device_memory::instance().owns(s.address, bytes)) {
@@ -148,7 +148,7 @@ hip_error start_copy(copy c, int kind, hipStream_t handle, bool waits) {
         }
         return hipSuccess;
     }
-    if (c.from.where != place::pageable) {
+    if (c.from.where != place::pageable || queues.capturing(stream)) {  // a captured copy reads its source when it runs
         submit_copy(stream, c);
     } else if (c.size.width * c.size.rows <= staged_at_most) {
         submit_staged(stream, c);
@@ -262,6 +262,65 @@ hipError_t hipMemcpy2DAsync(void * dst, size_t dpitch, const void * src, size_t 
         }
         return start_copy({"hipMemcpy2DAsync", {reinterpret_cast<uint64_t>(dst), dpitch}, {reinterpret_cast<uint64_t>(src), spitch},
                            {width, height}}, kind, stream, false);
+    });
+}
+
+hipError_t hipMemcpyPeerAsync(void * dst, int to, const void * src, int from, size_t size, hipStream_t stream) {
+    return device_call([&]() -> hip_error {
+        if (to != 0 || from != 0) {
+            return fail(hipErrorInvalidDevice, format("hipMemcpyPeerAsync: from device %d to device %d; there is device 0 only", from, to));
+        }
+        return start_copy(plain_copy("hipMemcpyPeerAsync", dst, src, size), hipMemcpyDeviceToDevice, stream, false);
+    });
+}
+
+// The device's memory is this process's, so all of it is managed.
+hipError_t hipMallocManaged(void ** pointer, size_t size, unsigned) {
+    return device_call([&] { return allocate("hipMallocManaged", pointer, size, memory_kind::device); });
+}
+
+hipError_t hipMemAdvise(const void * pointer, size_t size, int, int) {
+    return device_call([&]() -> hip_error {
+        const auto map = device_memory::instance().snapshot();
+        const uint64_t address = reinterpret_cast<uint64_t>(pointer);
+        return map->find(address, size) != nullptr
+                   ? hipSuccess
+                   : fail(hipErrorInvalidValue, "hipMemAdvise: the range is " + map->describe(address, size));
+    });
+}
+
+hipError_t hipHostGetDevicePointer(void ** device_pointer, void * host_pointer, unsigned) {
+    return device_call([&]() -> hip_error {
+        const auto map = device_memory::instance().snapshot();
+        const uint64_t address = reinterpret_cast<uint64_t>(host_pointer);
+        if (device_pointer == nullptr || map->find(address, 1) == nullptr) {
+            return fail(hipErrorInvalidValue, "hipHostGetDevicePointer: a null pointer for the result, or " + map->describe(address, 1));
+        }
+        *device_pointer = host_pointer;
+        return hipSuccess;
+    });
+}
+
+hipError_t hipHostRegister(void * pointer, size_t size, unsigned flags) {
+    return device_call([&]() -> hip_error {
+        if (pointer == nullptr || size == 0) {
+            return fail(hipErrorInvalidValue, format("hipHostRegister: %zu bytes at %p", size, pointer));
+        }
+        std::string why;
+        const bool writable = (flags & hipHostRegisterReadOnly) == 0;
+        return device_memory::instance().add_registered(pointer, size, writable, why)
+                   ? hipSuccess
+                   : fail(hipErrorHostMemoryAlreadyRegistered, "hipHostRegister: " + why);
+    });
+}
+
+hipError_t hipHostUnregister(void * pointer) {
+    return call([&]() -> hip_error {
+        device_queues::instance().wait_all();
+        std::string why;
+        return device_memory::instance().remove_registered(pointer, why)
+                   ? device_state()
+                   : fail(hipErrorHostMemoryNotRegistered, "hipHostUnregister: " + why);
     });
 }
 

@@ -1,6 +1,5 @@
 // HIP's modules and kernel launches.
 #include "api.h"
-#include "launch.h"
 #include "memory.h"
 
 #include <mutex>
@@ -42,6 +41,28 @@ hip_error load(hipModule_t * module, const void * image, size_t size) {
 }
 
 }  // namespace
+
+namespace emulator {
+
+hip_error launch(const launched_kernel & what, const launch_request & request, hipStream_t handle) {
+    const stream_ptr stream = find_stream(handle);
+    if (!stream) {
+        return hipErrorInvalidHandle;
+    }
+    auto prepared = std::make_shared<dispatch>();
+    if (const hip_error e = prepare_launch(what.kernel, request, *prepared); e != hipSuccess) {
+        return e;
+    }
+    device_queues::instance().submit(stream, [prepared, module = what.module]() -> outcome {
+        const std::shared_ptr<const allocation_map> memory = device_memory::instance().snapshot();
+        std::lock_guard one_at_a_time(machine_lock());
+        fault what_happened = run(*prepared, *memory);
+        return {error_of(what_happened), std::move(what_happened.message)};
+    });
+    return hipSuccess;
+}
+
+}  // namespace emulator
 
 hipError_t hipModuleLoadData(hipModule_t * module, const void * image) {
     return device_call([&] { return load(module, image, 0); });
@@ -94,22 +115,8 @@ hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x, unsigned
             return fail(hipErrorInvalidHandle,
                         format("hipModuleLaunchKernel: %p is no function of a loaded module", static_cast<void *>(handle)));
         }
-        const stream_ptr stream = find_stream(stream_handle);
-        if (!stream) {
-            return hipErrorInvalidHandle;
-        }
-        auto launch = std::make_shared<dispatch>();
-        const launch_request request{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, params, extra};
-        if (const hip_error e = prepare_launch(kernel->kernel, request, *launch); e != hipSuccess) {
-            return e;
-        }
-        device_queues::instance().submit(stream, [launch, module]() -> outcome {
-            const std::shared_ptr<const allocation_map> memory = device_memory::instance().snapshot();
-            std::lock_guard one_at_a_time(machine_lock());
-            fault what = run(*launch, *memory);
-            return {error_of(what), std::move(what.message)};
-        });
-        return hipSuccess;
+        return launch({kernel->kernel, module},
+                      {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, params, extra}, stream_handle);
     });
 }
 

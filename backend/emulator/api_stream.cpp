@@ -22,6 +22,23 @@ fence_ptr recorded(event & e) {
     return e.recorded;
 }
 
+recording_ptr captured(event & e) {
+    std::lock_guard guard(e.lock);
+    return e.captured;
+}
+
+/// hipSuccess, or the error of a call that waits for a stream which is capturing.
+hip_error not_capturing(const char * call, const stream_ptr & which) {
+    return !device_queues::instance().capturing(which)
+               ? hipSuccess
+               : fail(hipErrorStreamCaptureUnsupported, format("%s: the stream is capturing", call));
+}
+
+/// The same of an event that was recorded in such a stream.
+hip_error not_captured(const char * call, event & e) {
+    return !captured(e) ? hipSuccess : fail(hipErrorCapturedEvent, format("%s: the event belongs to a capture", call));
+}
+
 }  // namespace
 
 hipError_t hipStreamCreateWithFlags(hipStream_t * stream, unsigned flags) {
@@ -53,6 +70,9 @@ hipError_t hipStreamSynchronize(hipStream_t stream) {
         if (!which) {
             return hipErrorInvalidHandle;
         }
+        if (const hip_error e = not_capturing("hipStreamSynchronize", which); e != hipSuccess) {
+            return e;
+        }
         device_queues & queues = device_queues::instance();
         for (const fence_ptr & f : queues.pending(which)) {
             queues.wait(f);
@@ -66,6 +86,9 @@ hipError_t hipStreamQuery(hipStream_t stream) {
         const stream_ptr which = find_stream(stream);
         if (!which) {
             return hipErrorInvalidHandle;
+        }
+        if (const hip_error e = not_capturing("hipStreamQuery", which); e != hipSuccess) {
+            return e;
         }
         return device_queues::instance().pending(which).empty() ? device_state() : fail(hipErrorNotReady, "the stream has work to do");
     });
@@ -81,8 +104,20 @@ hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t handle, unsigned fl
         if (flags != 0) {
             return fail(hipErrorInvalidValue, "hipStreamWaitEvent: the flags must be 0");
         }
+        device_queues & queues = device_queues::instance();
+        const recording_ptr of_event = captured(*e), of_stream = queues.capturing(which);
+        if (of_event) {
+            if (of_stream && of_stream != of_event) {
+                return fail(hipErrorStreamCaptureIsolation, "hipStreamWaitEvent: the event belongs to another capture");
+            }
+            queues.capture(which, of_event);  // the stream joins; what is captured runs in the order of the calls
+            return hipSuccess;
+        }
+        if (of_stream) {
+            return fail(hipErrorStreamCaptureIsolation, "hipStreamWaitEvent: a capture cannot wait for an event outside of it");
+        }
         if (fence_ptr f = recorded(*e)) {
-            device_queues::instance().submit(which, []() -> outcome { return {}; }, {std::move(f)});
+            queues.submit(which, []() -> outcome { return {}; }, {std::move(f)});
         }
         return hipSuccess;
     });
@@ -117,8 +152,10 @@ hipError_t hipEventRecord(hipEvent_t handle, hipStream_t stream) {
         if (!e) {
             return hipErrorInvalidHandle;
         }
+        const recording_ptr into = device_queues::instance().capturing(which);
         std::lock_guard guard(e->lock);
-        e->recorded = device_queues::instance().submit(which, []() -> outcome { return {}; });
+        e->captured = into;
+        e->recorded = into ? nullptr : device_queues::instance().submit(which, []() -> outcome { return {}; });
         return hipSuccess;
     });
 }
@@ -128,6 +165,9 @@ hipError_t hipEventSynchronize(hipEvent_t handle) {
         const std::shared_ptr<event> e = find_event(handle);
         if (!e) {
             return hipErrorInvalidHandle;
+        }
+        if (const hip_error error = not_captured("hipEventSynchronize", *e); error != hipSuccess) {
+            return error;
         }
         if (const fence_ptr f = recorded(*e)) {
             device_queues::instance().wait(f);
@@ -141,6 +181,9 @@ hipError_t hipEventQuery(hipEvent_t handle) {
         const std::shared_ptr<event> e = find_event(handle);
         if (!e) {
             return hipErrorInvalidHandle;
+        }
+        if (const hip_error error = not_captured("hipEventQuery", *e); error != hipSuccess) {
+            return error;
         }
         const fence_ptr f = recorded(*e);
         if (f && !device_queues::instance().is_done(f)) {

@@ -293,6 +293,31 @@ void device_memory::unmap(uint64_t begin, const block & what) {
     snapshot_.reset();
 }
 
+bool device_memory::add_registered(void * pointer, size_t size, bool writable, std::string & why) {
+    const uint64_t begin = reinterpret_cast<uint64_t>(pointer);
+    std::lock_guard guard_lock(lock_);
+    auto above = registered_.lower_bound(begin);
+    const bool overlaps = (above != registered_.end() && above->first < begin + size) ||
+                          (above != registered_.begin() && std::prev(above)->second.end > begin);
+    if (overlaps || owns(begin, size)) {
+        why = format("%zu bytes at %p overlap memory that is the device's already", size, pointer);
+        return false;
+    }
+    registered_.emplace(begin, allocation{begin, begin + size, writable, ++count_, "hipHostRegister"});
+    snapshot_.reset();
+    return true;
+}
+
+bool device_memory::remove_registered(void * pointer, std::string & why) {
+    std::lock_guard guard_lock(lock_);
+    if (registered_.erase(reinterpret_cast<uint64_t>(pointer)) == 0) {
+        why = format("%p was not registered", pointer);
+        return false;
+    }
+    snapshot_.reset();
+    return true;
+}
+
 void device_memory::publish(void * pointer, std::vector<allocation> segments) {
     std::lock_guard guard_lock(lock_);
     const auto found = blocks_.find(reinterpret_cast<uint64_t>(pointer));
@@ -314,6 +339,10 @@ std::shared_ptr<const allocation_map> device_memory::snapshot() {
         for (const auto & [_, what] : blocks_) {
             map->ranges.insert(map->ranges.end(), what.visible.begin(), what.visible.end());
         }
+        for (const auto & [_, what] : registered_) {
+            map->ranges.push_back(what);
+        }
+        std::sort(map->ranges.begin(), map->ranges.end(), [](const allocation & a, const allocation & b) { return a.begin < b.begin; });
         map->freed = freed_;
         snapshot_ = std::move(map);
     }
@@ -338,6 +367,8 @@ void device_memory::reset() {
         unmap(begin, what);
     }
     blocks_.clear();
+    registered_.clear();
+    snapshot_.reset();
 }
 
 }  // namespace strata::emulator

@@ -31,6 +31,10 @@ public:
     /// The range was made by allocate() with this kind and is gone now; otherwise false with the reason in `why`.
     bool release(void * pointer, memory_kind kind, std::string & why);
 
+    /// Makes memory of the program visible to kernels (hipHostRegister), and hides it again; false with the reason in `why`.
+    bool add_registered(void * pointer, size_t size, bool writable, std::string & why);
+    bool remove_registered(void * pointer, std::string & why);
+
     /// Replaces the entry of a code object's block by one entry a segment.
     void publish(void * block, std::vector<allocation> segments);
 
@@ -66,6 +70,7 @@ private:
     size_t used_ = 0;
     uint64_t count_ = 0;
     std::map<uint64_t, block> blocks_;
+    std::map<uint64_t, allocation> registered_;
     std::vector<allocation> freed_;
     std::shared_ptr<const allocation_map> snapshot_;
 };

@@ -104,12 +104,42 @@ void device_queues::close(const stream_ptr & which) {
     which->wake.notify_all();
 }
 
+bool device_queues::is_open(const stream_ptr & which) {
+    std::lock_guard guard(lock_);
+    return !which->closing;
+}
+
+recording_ptr device_queues::capturing(const stream_ptr & which) {
+    std::lock_guard guard(lock_);
+    return which->into;
+}
+
+void device_queues::capture(const stream_ptr & which, recording_ptr what) {
+    std::lock_guard guard(lock_);
+    which->into = std::move(what);
+}
+
+std::vector<work> device_queues::finish(const recording_ptr & what) {
+    std::lock_guard guard(lock_);
+    for (const stream_ptr & s : streams_) {
+        if (s->into == what) {
+            s->into = nullptr;
+        }
+    }
+    return std::move(what->nodes);
+}
+
 fence_ptr device_queues::submit(const stream_ptr & to, work run, std::vector<fence_ptr> after) {
     auto done = std::make_shared<fence>();
     {
         std::lock_guard guard(lock_);
         if (stopping) {
             refuse_work();
+        }
+        if (to->into) {
+            to->into->nodes.push_back(std::move(run));
+            done->done = true;
+            return done;
         }
         if (to == null_) {
             for (const stream_ptr & s : streams_) {

@@ -29,6 +29,15 @@ struct outcome {
 };
 using work = std::function<outcome()>;
 
+struct stream;
+
+/// Commands that are captured instead of executed. Guarded by the queues' lock.
+struct recording {
+    std::vector<work> nodes;  ///< in the order of the calls
+    const stream * origin = nullptr;
+};
+using recording_ptr = std::shared_ptr<recording>;
+
 struct stream {
     struct command {
         work run;
@@ -39,6 +48,7 @@ struct stream {
     bool closing = false;
     std::deque<command> commands;
     fence_ptr last;  ///< of the youngest command, nullptr if there was none
+    recording_ptr into;  ///< where its commands go while it is capturing
     std::condition_variable wake;
 };
 using stream_ptr = std::shared_ptr<stream>;
@@ -56,7 +66,18 @@ public:
     /// The stream that is addressed by a null handle. It waits for all blocking streams, and they for it.
     const stream_ptr & null_stream() const { return null_; }
 
-    /// Appends a command. With STRATA_EMULATOR_SYNC=1 or HIP_LAUNCH_BLOCKING=1 it has been executed on return.
+    /// Whether close() or reset() has not ended it.
+    bool is_open(const stream_ptr & which);
+
+    /// What the stream is capturing into, nullptr if it is not.
+    recording_ptr capturing(const stream_ptr & which);
+    /// The stream's commands go into `what` from now on (nullptr: are executed again).
+    void capture(const stream_ptr & which, recording_ptr what);
+    /// Ends the capture in all its streams and returns what was captured.
+    std::vector<work> finish(const recording_ptr & what);
+
+    /// Appends a command, or records it if the stream is capturing (the fence is then a finished one). With
+    /// STRATA_EMULATOR_SYNC=1 or HIP_LAUNCH_BLOCKING=1 it has been executed on return.
     fence_ptr submit(const stream_ptr & to, work run, std::vector<fence_ptr> after = {});
 
     void wait(const fence_ptr & which);

@@ -201,7 +201,7 @@ def test_a_destroyed_stream_finishes_its_work(hip):
 
 
 def test_invented_handles_are_refused(hip):
-    for handle in (1, 0x51 << 40, 0xDEADBEEF0):
+    for handle in (3, 0x51 << 40, 0xDEADBEEF0):
         for call in (("hipStreamSynchronize", handle), ("hipStreamDestroy", handle), ("hipEventSynchronize", handle),
                      ("hipEventRecord", handle, None), ("hipModuleUnload", handle)):
             with pytest.raises(HipError) as error:
