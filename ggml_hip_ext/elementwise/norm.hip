@@ -1,4 +1,5 @@
-// RMS norm of f32 rows. How a row is summed depends on its length alone: the same bits whatever other rows there are.
+// Norms of f32 rows: root mean square, mean and variance, Euclidean. How a row is summed depends on its length and layout alone: the same
+// bits whatever other rows there are.
 #include "strata/args/norm.h"
 #include "strata/math.h"
 #include "strata/memory.h"
@@ -8,6 +9,7 @@ namespace strata {
 
 constexpr uint32_t wave_step = 4 * wave_size;
 constexpr uint32_t block_step = 4 * norm_block;
+constexpr uint32_t norm_waves = norm_block / wave_size;
 
 struct row_pointers {
     float * dst;
@@ -51,6 +53,18 @@ STRATA_DEVICE void store_part(float * row, uint32_t e, uint32_t n, float4v v) {
     }
 }
 
+// Elements e .. e+3 of a row of n less `shift`, but zeros past its end.
+template <bool Fours>
+STRATA_DEVICE float4v shifted(float4v v, float shift, uint32_t e, uint32_t n) {
+    v -= shift;
+    if (Fours ? e >= n : e + 4 > n) {
+        for (uint32_t i = 0; i < 4; i++) {
+            v[i] = e + i < n ? v[i] : 0.0f;
+        }
+    }
+    return v;
+}
+
 // Each of the four elements of a lane has a sum of its own.
 STRATA_DEVICE void add_squares(float4v & sums, float4v v) {
     for (uint32_t i = 0; i < 4; i++) {
@@ -60,12 +74,30 @@ STRATA_DEVICE void add_squares(float4v & sums, float4v v) {
 
 STRATA_DEVICE float total(float4v sums) { return wave_sum((sums[0] + sums[1]) + (sums[2] + sums[3])); }
 
-STRATA_DEVICE float rms_scale(const norm_args & a, float sum) { return 1.0f / sqrt(sum / static_cast<float>(a.row) + a.eps); }
+// The sum over the waves of a workgroup, in wave order; the same in all. Calls one after the other need `parts` of their own.
+STRATA_DEVICE float block_total(float wave_total, float * parts) {
+    if (lane_id() == 0) {
+        parts[thread_x() / wave_size] = wave_total;
+    }
+    barrier();
+    float sum = 0.0f;
+    for (uint32_t w = 0; w < norm_waves; w++) {
+        sum += parts[w];
+    }
+    return sum;
+}
+
+STRATA_DEVICE float mean_of(const norm_args & a, float sum) { return sum / static_cast<float>(a.row); }
+
+// What a row is multiplied by.
+STRATA_DEVICE float norm_scale(const norm_args & a, float squares) {
+    return 1.0f / (a.kind == norm_kind::l2 ? max(sqrt(squares), a.eps) : sqrt(squares / static_cast<float>(a.row) + a.eps));
+}
 
 // A wave a row, the row in registers: at most norm_wave_row elements.
 template <bool Fours>
-STRATA_DEVICE void rms_norm_in_wave(const norm_args & a) {
-    const uint32_t row = uniform(block_x() * (norm_block / wave_size) + thread_x() / wave_size);
+STRATA_DEVICE void norm_in_wave(const norm_args & a) {
+    const uint32_t row = uniform(block_x() * norm_waves + thread_x() / wave_size);
     if (row >= a.rows) {
         return;
     }
@@ -73,20 +105,36 @@ STRATA_DEVICE void rms_norm_in_wave(const norm_args & a) {
     const uint32_t first = 4 * (thread_x() % wave_size);
     constexpr uint32_t steps = norm_wave_row / wave_step;
     float4v values[steps];
-    float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
     for (uint32_t k = 0; k < steps; k++) {
         if (k * wave_step < a.row) {
             values[k] = load_part<Fours>(at.src, first + k * wave_step, a.row);
         }
     }
+    if (a.kind == norm_kind::mean) {
+        float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+        for (uint32_t k = 0; k < steps; k++) {
+            if (k * wave_step < a.row) {
+                sums += values[k];
+            }
+        }
+        const float mean = mean_of(a, total(sums));
+#pragma unroll
+        for (uint32_t k = 0; k < steps; k++) {
+            if (k * wave_step < a.row) {
+                values[k] = shifted<Fours>(values[k], mean, first + k * wave_step, a.row);
+            }
+        }
+    }
+    float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
     for (uint32_t k = 0; k < steps; k++) {
         if (k * wave_step < a.row) {
             add_squares(sums, values[k]);
         }
     }
-    const float scale = rms_scale(a, total(sums));
+    const float scale = norm_scale(a, total(sums));
 #pragma unroll
     for (uint32_t k = 0; k < steps; k++) {
         if (k * wave_step < a.row) {
@@ -95,27 +143,49 @@ STRATA_DEVICE void rms_norm_in_wave(const norm_args & a) {
     }
 }
 
-// A workgroup a row, read twice: any length.
+// A workgroup a row, read two or three times: any length.
 template <bool Fours>
-STRATA_DEVICE void rms_norm_in_block(const norm_args & a, float * wave_sums) {
+STRATA_DEVICE void norm_in_block(const norm_args & a, float * parts) {
     const row_pointers at = find_row(a, block_x());
     const uint32_t first = 4 * thread_x();
+    float mean = 0.0f;
+    if (a.kind == norm_kind::mean) {
+        float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
+        for (uint32_t e = first; e < a.row; e += block_step) {
+            sums += load_part<Fours>(at.src, e, a.row);
+        }
+        mean = mean_of(a, block_total(total(sums), parts));
+    }
     float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
     for (uint32_t e = first; e < a.row; e += block_step) {
-        add_squares(sums, load_part<Fours>(at.src, e, a.row));
+        add_squares(sums, shifted<Fours>(load_part<Fours>(at.src, e, a.row), mean, e, a.row));
     }
-    const float wave_total = total(sums);
-    if (lane_id() == 0) {
-        wave_sums[thread_x() / wave_size] = wave_total;
-    }
-    barrier();
-    float sum = 0.0f;
-    for (uint32_t w = 0; w < norm_block / wave_size; w++) {
-        sum += wave_sums[w];
-    }
-    const float scale = rms_scale(a, sum);
+    const float scale = norm_scale(a, block_total(total(sums), parts + norm_waves));
     for (uint32_t e = first; e < a.row; e += block_step) {
-        store_part<Fours>(at.dst, e, a.row, load_part<Fours>(at.src, e, a.row) * scale);
+        store_part<Fours>(at.dst, e, a.row, (load_part<Fours>(at.src, e, a.row) - mean) * scale);
+    }
+}
+
+// A workgroup a row whose elements lie apart.
+STRATA_DEVICE void norm_of_scattered(const norm_args & a, float * parts) {
+    const row_pointers at = find_row(a, block_x());
+    const auto element = [&](uint32_t e) { return load<float>(reinterpret_cast<const char *>(at.src) + e * a.src_step); };
+    float mean = 0.0f;
+    if (a.kind == norm_kind::mean) {
+        float sum = 0.0f;
+        for (uint32_t e = thread_x(); e < a.row; e += norm_block) {
+            sum += element(e);
+        }
+        mean = mean_of(a, block_total(wave_sum(sum), parts));
+    }
+    float sum = 0.0f;
+    for (uint32_t e = thread_x(); e < a.row; e += norm_block) {
+        const float v = element(e) - mean;
+        sum = fma(v, v, sum);
+    }
+    const float scale = norm_scale(a, block_total(wave_sum(sum), parts + norm_waves));
+    for (uint32_t e = thread_x(); e < a.row; e += norm_block) {
+        store(reinterpret_cast<char *>(at.dst) + e * a.dst_step, 0, (element(e) - mean) * scale);
     }
 }
 
@@ -124,14 +194,18 @@ STRATA_DEVICE void rms_norm_in_block(const norm_args & a, float * wave_sums) {
 using namespace strata;
 
 // The kernels with 4 in their names take rows of a multiple of four elements.
-STRATA_KERNEL(norm_block) void rms_norm_wave(norm_args a) { rms_norm_in_wave<false>(a); }
-STRATA_KERNEL(norm_block) void rms_norm_wave4(norm_args a) { rms_norm_in_wave<true>(a); }
+STRATA_KERNEL(norm_block) void norm_wave(norm_args a) { norm_in_wave<false>(a); }
+STRATA_KERNEL(norm_block) void norm_wave4(norm_args a) { norm_in_wave<true>(a); }
 
-STRATA_KERNEL(norm_block) void rms_norm_block(norm_args a) {
-    __shared__ float wave_sums[norm_block / wave_size];
-    rms_norm_in_block<false>(a, wave_sums);
+STRATA_KERNEL(norm_block) void norm_row(norm_args a) {
+    __shared__ float parts[2 * norm_waves];
+    norm_in_block<false>(a, parts);
 }
-STRATA_KERNEL(norm_block) void rms_norm_block4(norm_args a) {
-    __shared__ float wave_sums[norm_block / wave_size];
-    rms_norm_in_block<true>(a, wave_sums);
+STRATA_KERNEL(norm_block) void norm_row4(norm_args a) {
+    __shared__ float parts[2 * norm_waves];
+    norm_in_block<true>(a, parts);
+}
+STRATA_KERNEL(norm_block) void norm_any(norm_args a) {
+    __shared__ float parts[2 * norm_waves];
+    norm_of_scattered(a, parts);
 }
