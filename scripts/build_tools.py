@@ -1,9 +1,15 @@
 #!/usr/bin/env python3
-"""Builds test-backend-ops of the pinned llama.cpp against the ggml libraries of the installed llama_cpp package, and prints
-the program's path. The result is cached (see fetch_sources.py) under a hash of sources, compiler, flags and libraries.
+"""Builds programs of the pinned llama.cpp against the libraries of the installed llama_cpp package, and prints their paths.
 
-Use it as    GGML_BACKEND_PATH=.../libggml-strata-hip.so test-backend-ops test -b STRATA0 -o MUL_MAT
+    build_tools.py test-backend-ops       a minute
+    build_tools.py test-llama-archs ...   the first of those that need llama.cpp's common code: three minutes on 2 cores
+
+What is built stays in the cache (see fetch_sources.py), in a folder named by a hash of sources, compiler, flags and libraries.
+LD_PRELOAD the library strata-preload into programs that do not load ggml's backends by themselves:
+
+    GGML_BACKEND_PATH=.../libggml-strata-hip.so LD_PRELOAD=.../libstrata-preload.so test-llama-archs -a llama -b STRATA0
 """
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -11,20 +17,32 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 
 import fetch_sources
 
-FLAGS = ["-std=c++17", "-O1", "-w", "-pthread"]
-LIBRARIES = ["libggml.so.0", "libggml-base.so.0", "libggml-cpu.so.0"]
+PROJECT = pathlib.Path(__file__).resolve().parent / "tools"
+FLAGS = "-O1 -w"
+LIBRARIES = ["libggml.so.0", "libggml-base.so.0", "libggml-cpu.so.0", "libllama.so.0", "libmtmd.so.0"]
+PRELOAD = "strata-preload"
+TOOLS = [PRELOAD, "test-backend-ops", "test-llama-archs", "test-recurrent-state-rollback", "test-save-load-state", "test-backend-sampler",
+         "test-export-graph-ops", "llama-bench"]
 
 
 def compiler() -> str:
     """A C++ compiler, clang first. Exits with a message if there is none."""
     for name in (os.environ.get("STRATA_CLANG"), "clang++-19", "clang++", "c++", "g++"):
         if name and shutil.which(name):
-            return name
+            return str(shutil.which(name))
     sys.exit("strata-hip: no C++ compiler was found; apt-get install clang-19")
+
+
+def build_program(name: str) -> str:
+    """cmake or ninja: those of the Python environment this runs in, else those on the path."""
+    path = os.pathsep.join([str(pathlib.Path(sys.prefix) / "bin"), os.environ.get("PATH", "")])
+    found = shutil.which(name, path=path)
+    if found is None:
+        sys.exit(f"strata-hip: {name} was not found; run `make build` and use .venv/bin/python")
+    return found
 
 
 def library_folder() -> pathlib.Path:
@@ -35,29 +53,51 @@ def library_folder() -> pathlib.Path:
     return pathlib.Path(next(iter(spec.submodule_search_locations))) / "lib"
 
 
-def build() -> pathlib.Path:
-    """The path of the program, built if it is not in the cache. Exits with a message on failure."""
-    source = pathlib.Path(fetch_sources.llama_cpp()) / "tests" / "test-backend-ops.cpp"
-    folder, clang = library_folder(), compiler()
-    version = subprocess.run([clang, "--version"], capture_output=True, text=True).stdout
-    digest = hashlib.sha256("\0".join([version, *FLAGS, str(folder)]).encode())
-    for file in [source, *(folder / name for name in LIBRARIES)]:
+def key() -> str:
+    """The name of the build's folder in the cache."""
+    version = subprocess.run([compiler(), "--version"], capture_output=True, text=True).stdout
+    digest = hashlib.sha256("\0".join([version, FLAGS, fetch_sources.SHA256, str(library_folder())]).encode())
+    for file in [*sorted(PROJECT.iterdir()), *(library_folder() / name for name in LIBRARIES)]:
         digest.update(file.read_bytes())
-    target = fetch_sources.cache_folder() / "test-backend-ops" / digest.hexdigest()[:16] / "test-backend-ops"
-    if target.exists():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    ggml = source.parent.parent / "ggml"
-    print("strata-hip: compiling test-backend-ops (about a minute)", file=sys.stderr)
-    with tempfile.TemporaryDirectory(dir=target.parent) as work:
-        program = pathlib.Path(work) / "program"
-        command = [clang, *FLAGS, "-I", str(ggml / "include"), "-I", str(ggml / "src"), str(source), "-o", str(program),
-                   *(str(folder / name) for name in LIBRARIES), f"-Wl,-rpath,{folder}"]
-        if subprocess.run(command, stdout=sys.stderr).returncode != 0:
-            sys.exit("strata-hip: test-backend-ops could not be compiled; the lines above say why.")
-        program.replace(target)
-    return target
+    return digest.hexdigest()[:16]
+
+
+def build(*tools: str) -> "list[pathlib.Path]":
+    """The paths of the tools, built if they are not in the cache. Exits with a message on failure."""
+    folder = fetch_sources.cache_folder() / "tools" / key()
+    paths = [folder / (f"lib{tool}.so" if tool == PRELOAD else tool) for tool in tools]
+    if all(path.exists() for path in paths):
+        return paths
+    work = folder / "build"
+    work.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        missing = [(tool, path) for tool, path in zip(tools, paths) if not path.exists()]
+        if not missing:
+            return paths
+        names = [tool for tool, _ in missing]
+        print(f"strata-hip: compiling {', '.join(names)} (once; minutes)", file=sys.stderr)
+        commands = [
+            [build_program("cmake"), "-G", "Ninja", "-S", str(PROJECT), "-B", str(work), f"-DCMAKE_CXX_COMPILER={compiler()}",
+             f"-DCMAKE_MAKE_PROGRAM={build_program('ninja')}", f"-DCMAKE_CXX_FLAGS={FLAGS}", "-DCMAKE_BUILD_TYPE=None",
+             f"-DLLAMA_CPP={fetch_sources.llama_cpp()}", f"-DLLAMA_LIBRARIES={library_folder()}"],
+            [build_program("cmake"), "--build", str(work), "--parallel", str(len(os.sched_getaffinity(0))), "--target", *names],
+        ]
+        for command in commands:
+            result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            if result.returncode != 0:
+                sys.exit(f"{result.stdout[-6000:]}\nstrata-hip: {', '.join(names)} could not be built; the lines above say why.")
+        for _, path in missing:
+            # Last, and at once: a file by this name is whole.
+            made = path.with_suffix(".new")
+            shutil.copy2(work / "bin" / path.name, made)
+            made.replace(path)
+    return paths
 
 
 if __name__ == "__main__":
-    print(build())
+    for wanted in sys.argv[1:]:
+        if wanted not in TOOLS:
+            sys.exit(f"strata-hip: {wanted} is none of {', '.join(TOOLS)}")
+    for path in build(*(sys.argv[1:] or TOOLS)):
+        print(path)

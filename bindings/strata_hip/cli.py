@@ -46,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
     _devices_parser(commands)
     _run_parser(commands)
     _bench_parser(commands)
+    _ops_parser(commands)
     return root
 
 
@@ -209,6 +210,25 @@ def bench_options(options: argparse.Namespace):
         n_gpu_layers=values("n_gpu_layers", [-1], bench.layers),
         flash_attn=values("flash_attn", [-1], flash),
         repetitions=options.repetitions, warmup=not options.no_warmup, backend=options.backend, runtime=options.runtime)
+
+
+# ops
+
+def _ops_parser(commands) -> None:
+    command = commands.add_parser(
+        "ops", help="ggml's own operator tests on the device",
+        description="test-backend-ops of the pinned llama.cpp, which compares each operator with the CPU backend. list: its cases; "
+                    "support: what the device accepts, and why not; test: run all that it accepts; perf: time them.")
+    command.add_argument("action", choices=["list", "support", "test", "perf"])
+    command.add_argument("-o", "--op", metavar="OP[,OP]", help="names of operators, regexes of them, or one whole case")
+    command.add_argument("-p", "--pattern", metavar="REGEX", help="only cases whose parameters hold this")
+    _runtime_argument(command)
+    command.set_defaults(command=_ops)
+
+
+def _ops(options: argparse.Namespace) -> int:
+    from . import ops
+    return ops.run(options)
 
 
 if __name__ == "__main__":

@@ -1,149 +1,127 @@
 """ggml's own operator tests (test-backend-ops of the pinned sources) against the CPU backend.
 
-Every case of the ops below that the plugin accepts must pass. `make test-full` runs them all; `make test` a random sample that
-holds every op and every type combination (STRATA_TEST_SEED repeats one).
+Every case that the plugin accepts must pass, and it must accept what it once did. `make test-full` runs all of them, as
+`strata-hip ops test` does; `make test` a fixed sample that holds each op with each combination of types, spread by hash.
 """
 import collections
-import csv
-import functools
-import io
+import hashlib
+import json
 import math
 import os
+import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
-from support.libraries import library_dir
-from support.ops import new_rng
-from support.paths import ROOT
+from strata_hip import ops
 
-# op -> accepted cases that the pinned list must have at least; fewer means that support was lost
-OPS = {
-    "MUL_MAT": 600, "GET_ROWS": 60, "SET_ROWS": 100, "FLASH_ATTN_EXT": 700, "SOFT_MAX": 150, "RMS_NORM": 40, "ROPE": 200,
-    "ADD": 100, "SUB": 100, "MUL": 100, "DIV": 100, "SCALE": 6, "CONT": 30, "CPY": 100, "DUP": 4,
-    "GEGLU": 24, "SWIGLU": 24, "REGLU": 24, "GEGLU_ERF": 24, "GEGLU_QUICK": 24,
-    "TANH": 8, "SILU": 8, "GELU": 8, "RELU": 8, "SIGMOID": 8,
-}
-MUL_MAT_TYPES = ("f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q5_K", "q6_K")
+# op -> cases that are accepted; fewer means that support was lost. `python tests/ops/test_backend_ops.py` rewrites it.
+ACCEPTED = pathlib.Path(__file__).with_name("accepted_cases.json")
 SAMPLE_COST = 2e6     # multiply-adds / 16 or elements of a case that `make test` takes
-SAMPLE_PER_GROUP = 4  # cases of each combination of types
-SAMPLE_MOST = 48      # cases of an op
-
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-
-
-@functools.cache
-def program() -> str:
-    """test-backend-ops, compiled if need be."""
-    command = [sys.executable, str(ROOT / "scripts" / "build_test_backend_ops.py")]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+SAMPLE_PER_GROUP = 2  # cases of each combination of types
+SAMPLE_MOST = 32      # cases of an op
+PARTS = 8             # of the sample, a test each
 
 
-def run(*arguments: str, timeout: float) -> subprocess.CompletedProcess:
-    """test-backend-ops on STRATA0."""
-    env = dict(os.environ, GGML_BACKEND_PATH=str(library_dir() / "libggml-strata-hip.so"))
-    env.setdefault("STRATA_RUNTIME", "emulator")
-    return subprocess.run([program(), *arguments, "-b", "STRATA0"], env=env, capture_output=True, text=True, timeout=timeout)
+@pytest.fixture(scope="session")
+def tests() -> ops.Tests:
+    return ops.Tests(os.environ.get("STRATA_RUNTIME", "emulator"))
 
 
-@functools.cache
-def listed() -> dict:
-    """op -> {case parameters: accepted}, as the plugin's supports_op says."""
-    result = run("support", "--output", "csv", timeout=300)
-    assert result.returncode == 0, result.stderr
-    cases = collections.defaultdict(dict)
-    for row in csv.DictReader(io.StringIO(result.stdout)):
-        cases[row["op_name"]][row["op_params"]] = row["supported"] == "1"
-    return cases
+@pytest.fixture(scope="session")
+def cases(tests) -> list[ops.Case]:
+    """All cases, and whether the plugin accepts them."""
+    return tests.cases()
 
 
-def accepted(op: str) -> list[str]:
-    return [parameters for parameters, yes in listed()[op].items() if yes]
+def spread(name: str) -> str:
+    """A fixed order that has nothing to do with how the cases are listed."""
+    return hashlib.sha256(name.encode()).hexdigest()
 
 
-def run_cases(op: str, cases: list[str], timeout: float) -> None:
-    """Runs the cases, prints the counts, asserts that each was run and passed. The CPU backend, which is the reference, lacks a
-    few (copies between two blocks of an IQ type): those are counted apart."""
-    passed, failed, seen, without_reference = 0, [], set(), 0
-    for begin in range(0, len(cases), 200):
-        some = cases[begin:begin + 200]
-        result = run("test", "-o", ",".join(f"{op}({each})" for each in some), timeout=timeout)
-        for line in result.stdout.splitlines():
-            line = COLOUR.sub("", line)  # "[OP] ERR = ... OP(parameters): FAIL", the first part only after a failure
-            case = line.rpartition(f"{op}(")[2].rpartition("): ")[0]
-            if case not in some:
-                continue
-            seen.add(case)
-            if line.endswith("): OK"):
-                passed += 1
-            elif line.rstrip().endswith("not supported [CPU]"):
-                without_reference += 1
-            else:
-                failed.append(line)
-        missing = [each for each in some if each not in seen]
-        assert not missing, f"{len(missing)} cases were not run, the first: {op}({missing[0]})\n{result.stdout[-2000:]}\n{result.stderr[-4000:]}"
-    refused = len(listed()[op]) - len(accepted(op))
-    print(f"{op}: {passed} passed, {len(failed)} failed, {without_reference} without reference, "
-          f"{refused} of {len(listed()[op])} listed cases refused")
-    assert not failed, "\n".join(failed)
-    assert len(seen) == len(cases) and passed >= len(cases) / 2
+def types(case: ops.Case) -> str:
+    """What makes two cases of an op different in kind: the types in their parameters, and the modes."""
+    return ",".join(re.findall(r"\b(?:\w*type\w*|mode|glu_op|is_2D)=\w+", case.parameters))
 
 
-def types(parameters: str) -> str:
-    """What makes two cases of an op different in kind: the types in their parameters."""
-    return ",".join(re.findall(r"\b\w*type\w*=\w+", parameters))
+def cost(case: ops.Case) -> float:
+    """Multiply-adds / 16 for products, attention, convolutions; elements for the rest. Roughly."""
+    values = {name: [abs(int(number)) or 1 for number in re.findall(r"-?\d+", value)]
+              for name, value in re.findall(r"(\w+)=(\[[-\d,]*\]|-?\d+)(?=,|$)", case.parameters)}
 
-
-def cost(parameters: str) -> float:
-    """Multiply-adds / 16 for products and attention, elements for the rest; roughly."""
-    values = dict(re.findall(r"(\w+)=(\[[\d,]*\]|-?\d+)(?=,|$)", parameters))
-
-    def product(*names: str) -> int:
-        return math.prod(abs(int(number)) or 1 for name in names for number in re.findall(r"\d+", values.get(name, "1")))
+    def product(*names: str) -> float:
+        return math.prod(number for name in names for number in values.get(name, [1]))
 
     if {"m", "n", "k"} <= values.keys():
-        return product("m", "n", "k", "bs", "nr") / 16
-    if {"hsk", "nh", "kv", "nb"} <= values.keys():
-        return product("hsk", "nh", "nr23", "kv", "nb") / 16
+        used = values.get("n_used", [1])[0]
+        return product("m", "n", "k", "bs", "nr", "batch_dims") * used / 16 + product("n_mats") * product("m", "k") / 32
+    if {"hsk", "kv", "nb"} <= values.keys():
+        return product("hsk", "nh", "nr23", "kv", "nb", "ns") / 16
+    if {"head_size", "n_seq_tokens"} <= values.keys():
+        return product("head_count", "head_size", "head_size", "n_seq_tokens", "n_seqs", "v_repeat") / 8
+    if "d_state" in values:
+        return product("d_state", "head_dim", "n_head", "n_seq_tokens", "n_seqs") / 8
+    if "ne_kernel" in values:
+        return product("ne_input") * product("ne_kernel") / 16
+    if {"N", "IC", "OC", "KD"} <= values.keys():
+        return product("N", "IC", "ID", "IH", "IW", "OC", "KD", "KH", "KW") / 16
+    if "ne_lhs" in values:
+        return product("ne_lhs") * values["ne_rhs"][0] / 4
     if {"n", "m", "r"} <= values.keys():
         return product("n", "r", "be1", "be2")
     if {"ne", "nr"} <= values.keys():
         return product("ne", "nr")
-    return max((math.prod(int(number) or 1 for number in re.findall(r"\d+", value)) for value in values.values()), default=1)
+    return max((product(name) for name in values), default=1)
 
 
-@pytest.mark.parametrize("op", OPS)
-def test_the_plugin_accepts_what_it_should(op):
-    cases = accepted(op)
-    print(f"{op}: {len(cases)} of {len(listed()[op])} listed cases accepted")
-    assert len(cases) >= OPS[op]
-
-
-@pytest.mark.parametrize("kind", MUL_MAT_TYPES)
-def test_every_weight_type_is_accepted_for_few_and_many_columns(kind):
-    columns = {int(re.search(r"\bn=(\d+)", case)[1]) for case in accepted("MUL_MAT") if f"type_a={kind},type_b=f32" in case}
-    assert {1, 2, 8} <= columns and max(columns) > 8, columns
-
-
-@pytest.mark.parametrize("op", OPS)
-def test_sample(op):
-    rng = new_rng()
-    groups = collections.defaultdict(list)
-    for case in accepted(op):
-        if cost(case) <= SAMPLE_COST:
-            groups[types(case)].append(case)
+def sample(cases: list[ops.Case]) -> list[ops.Case]:
+    """Cases of each op and combination of types, the same ones each time."""
+    groups: dict[str, dict[str, list[ops.Case]]] = collections.defaultdict(lambda: collections.defaultdict(list))
+    for case in sorted((case for case in cases if case.runs and cost(case) <= SAMPLE_COST), key=lambda case: spread(case.name)):
+        groups[case.op][types(case)].append(case)
     chosen = []
-    for group in groups.values():
-        chosen += rng.choice(group, min(SAMPLE_PER_GROUP, len(group)), replace=False).tolist()
-    if len(chosen) > SAMPLE_MOST:
-        chosen = rng.choice(chosen, SAMPLE_MOST, replace=False).tolist()
-    run_cases(op, chosen, timeout=300)
+    for by_types in groups.values():
+        # The first of every group, then the second ones.
+        ranked = [case for rank in range(SAMPLE_PER_GROUP) for group in by_types.values() for case in group[rank:rank + 1]]
+        chosen += ranked[:SAMPLE_MOST]
+    return chosen
+
+
+def check(tests: ops.Tests, cases: list[ops.Case]) -> None:
+    """Runs cases, prints the counts, asserts that each passed."""
+    results = list(tests.run(cases))
+    failed = [result for result in results if not result.passed]
+    spent = collections.Counter()
+    for result in results:
+        spent[result.case.op] += result.seconds
+    print(f"{len(results)} cases run, {len(failed)} failed; most time: "
+          + ", ".join(f"{op} {seconds:.1f} s" for op, seconds in spent.most_common(5)))
+    assert not failed, "\n\n".join(f"{result.message}\n{tests.command(result.case)}" for result in failed)
+    assert len(results) == len(cases)
+
+
+def accepted(cases: list[ops.Case]) -> dict[str, int]:
+    return dict(sorted(collections.Counter(case.op for case in cases if case.refusal is None).items()))
+
+
+def test_the_plugin_accepts_what_it_did(cases):
+    now = accepted(cases)
+    lost = {op: f"{now.get(op, 0)} of {count}" for op, count in json.loads(ACCEPTED.read_text()).items() if now.get(op, 0) < count}
+    print(f"{sum(now.values())} of {len(cases)} listed cases are accepted")
+    assert not lost
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_sample(tests, cases, part):
+    chosen = sorted(sample(cases), key=lambda case: spread(case.name))
+    check(tests, chosen[part::PARTS])
 
 
 @pytest.mark.full
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("op", OPS)
-def test_all(op):
-    run_cases(op, accepted(op), timeout=3600)
+@pytest.mark.timeout(4 * 3600)
+def test_all(tests, cases):
+    check(tests, [case for case in cases if case.runs])
+
+
+if __name__ == "__main__":
+    ACCEPTED.write_text(json.dumps(accepted(ops.Tests("emulator").cases()), indent=1) + "\n")

@@ -1,0 +1,284 @@
+"""`strata-hip ops`: ggml's own operator tests (test-backend-ops of the pinned llama.cpp) on the device."""
+import argparse
+import collections
+import dataclasses
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+
+from . import plugin
+from .errors import StrataError
+
+PROGRAM = "test-backend-ops"
+PRELOAD = "strata-preload"
+CASES_A_RUN = 200  # given by name on a command line
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_LINE = re.compile(r"(?:^|.*[ \]])(?P<op>[A-Z][A-Z0-9_]*)\((?P<parameters>.*)\): (?P<verdict>OK|FAIL|not supported \[.*\])\s*$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One of test-backend-ops' cases."""
+    op: str
+    parameters: str
+    refusal: Optional[str]  # why the device does not compute it; None if it does
+    reference: bool         # whether the CPU backend, which is what results are compared with, computes it
+
+    @property
+    def name(self) -> str:
+        return f"{self.op}({self.parameters})"
+
+    @property
+    def runs(self) -> bool:
+        return self.refusal is None and self.reference
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What came of a case that was run."""
+    case: Case
+    passed: bool
+    message: str     # of a failure
+    seconds: float
+
+
+class Tests:
+    """test-backend-ops with the plugin on one device."""
+
+    def __init__(self, runtime: Optional[str] = None, device: str = "STRATA0"):
+        """Raises DeviceError if there is no device, StrataError if the programs are not there."""
+        self.device = device
+        self._running: Dict[str, int] = {}   # op -> cases that run; after cases()
+        self._position: Dict[str, int] = {}  # name -> where test-backend-ops has it; after cases()
+        self.program, self.preload = tools(PROGRAM, PRELOAD)
+        self.environment = dict(os.environ, STRATA_RUNTIME=plugin.load(runtime).runtime,
+                                GGML_BACKEND_PATH=str(plugin.library_folder() / plugin.PLUGIN))
+
+    def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
+        """The program, its stderr in its stdout."""
+        return subprocess.Popen([str(self.program), *arguments, "-b", self.device], env=dict(self.environment, **environment),
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+
+    def cases(self) -> List[Case]:
+        """All cases, those of fused operators included, and whether the device takes them. Runs none."""
+        process = self.start("test", LD_PRELOAD=str(self.preload), STRATA_REFUSALS="all")
+        assert process.stdout
+        found: List[Case] = []
+        refusal: Optional[str] = None
+        tail: List[str] = []
+        for line in process.stdout:
+            tail = tail[-20:] + [line]
+            if line.startswith("@refused\t"):
+                _, op, _, reason = line.rstrip("\n").split("\t")
+                refusal = refusal or (reason if reason != "no kernel for this op" else f"{reason} ({op})")
+            elif match := _LINE.match(_COLOUR.sub("", line)):
+                found.append(Case(match["op"], match["parameters"], refusal, "CPU" not in match["verdict"]))
+                refusal = None
+        if process.wait() != 0 or not found:
+            raise StrataError(f"{PROGRAM} did not list its cases (exit code {process.returncode}):\n{''.join(tail)}")
+        self._running = collections.Counter(case.op for case in found if case.runs)
+        self._position = {case.name: i for i, case in reversed([*enumerate(found)])}
+        return found
+
+    def run(self, cases: Sequence[Case]) -> Iterator[Result]:
+        """Runs some of cases() and yields each result as it comes. A case that ends the program counts as failed; the rest go on
+        without it."""
+        todo = collections.deque(self._portions(cases))
+        while todo:
+            waiting = todo.popleft()
+            process = self.start("test", "-o", self._filter(waiting))
+            assert process.stdout
+            told: List[str] = []
+            started = time.monotonic()
+            for line in process.stdout:
+                line = _COLOUR.sub("", line).rstrip()
+                match = _LINE.match(line)
+                name = f"{match['op']}({match['parameters']})" if match else ""
+                if match is None or name not in waiting:
+                    told = told[-9:] + [line]
+                    continue
+                case = waiting[name].pop()
+                if not waiting[name]:
+                    del waiting[name]
+                now = time.monotonic()
+                passed = match["verdict"] == "OK"
+                yield Result(case, passed, "" if passed else "\n".join([*told, line]), now - started)
+                started, told = now, []
+            code = process.wait()
+            if waiting:
+                culprit = min(waiting, key=self._position.__getitem__)  # the first that was not reported
+                ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
+                for case in waiting.pop(culprit):
+                    yield Result(case, False, "\n".join([*told, f"{PROGRAM} {ended} here"]), time.monotonic() - started)
+                todo.extendleft(reversed([*self._portions([case for some in waiting.values() for case in some])]))
+
+    def _portions(self, cases: Iterable[Case]) -> Iterator[Dict[str, List[Case]]]:
+        """Cases for a run each, by their names; a few names are listed twice. All that run of an op make one portion."""
+        by_op: Dict[str, Dict[str, List[Case]]] = {}
+        for case in cases:
+            by_op.setdefault(case.op, {}).setdefault(case.name, []).append(case)
+        some: Dict[str, List[Case]] = {}
+        for names in by_op.values():
+            if self._whole(names):
+                yield names
+                continue
+            for name, same in names.items():
+                if len(some) == CASES_A_RUN:
+                    yield some
+                    some = {}
+                some[name] = same
+        if some:
+            yield some
+
+    def _whole(self, names: Dict[str, List[Case]]) -> bool:
+        """Whether these are all cases of one op that run, and too many to be named."""
+        ops = {same[0].op for same in names.values()}
+        return len(names) > CASES_A_RUN and len(ops) == 1 and sum(map(len, names.values())) == self._running[next(iter(ops))]
+
+    def _filter(self, names: Dict[str, List[Case]]) -> str:
+        """What has test-backend-ops run these."""
+        return next(iter(names.values()))[0].op if self._whole(names) else ",".join(names)
+
+    def command(self, case: Case) -> str:
+        """What repeats a case in a shell."""
+        variables = " ".join(f"{name}={self.environment[name]}" for name in ("STRATA_RUNTIME", "GGML_BACKEND_PATH"))
+        return f"{variables} {self.program} test -b {self.device} -o '{case.name}'"
+
+
+def tools(*names: str) -> List[pathlib.Path]:
+    """The paths of programs of llama.cpp, from $STRATA_TOOLS or built by scripts/build_tools.py of the source tree. Raises StrataError."""
+    if folder := os.environ.get("STRATA_TOOLS"):
+        return [pathlib.Path(folder) / (f"lib{name}.so" if name == PRELOAD else name) for name in names]
+    for tree in (pathlib.Path(__file__).resolve().parents[2], pathlib.Path(sys.prefix).parent):
+        script = tree / "scripts" / "build_tools.py"
+        if script.exists():
+            result = subprocess.run([sys.executable, str(script), *names], stdout=subprocess.PIPE, text=True)
+            if result.returncode != 0:
+                raise StrataError(f"{', '.join(names)} could not be built")
+            return [pathlib.Path(line) for line in result.stdout.splitlines()]
+    raise StrataError("test-backend-ops is compiled by the source tree: use .venv/bin/strata-hip there, or name the folder in STRATA_TOOLS "
+                      "that scripts/build_tools.py printed")
+
+
+def chosen(cases: Iterable[Case], ops: Optional[str], pattern: Optional[str]) -> List[Case]:
+    """The cases whose op is in the comma separated list `ops` (names, or regexes that match a whole name) and whose parameters
+    `pattern` is found in. A full case name in `ops` is taken too. Raises StrataError for a wrong regex or if nothing is left."""
+    try:
+        expression = re.compile(pattern or "")
+        names = [ops] if ops and "(" in ops else (ops or ".*").split(",")
+        kinds = [name if "(" in name and name.endswith(")") else re.compile(name) for name in names]
+    except re.error as error:
+        raise StrataError(f"not a regular expression: {error}") from None
+
+    def wanted(case: Case) -> bool:
+        return any(case.name == kind if isinstance(kind, str) else kind.fullmatch(case.op) for kind in kinds)
+
+    found = [case for case in cases if wanted(case) and expression.search(case.parameters)]
+    if not found:
+        raise StrataError(f"no case of test-backend-ops fits -o {ops or '.*'} -p {pattern or ''}")
+    return found
+
+
+# The command's parts. Each returns the exit code.
+
+def run(options: argparse.Namespace) -> int:
+    tests = Tests(options.runtime)
+    if options.action == "perf":
+        return perf(tests, options)
+    cases = chosen(tests.cases(), options.op, options.pattern)
+    return {"list": list_cases, "support": support, "test": test}[options.action](tests, cases)
+
+
+def list_cases(tests: Tests, cases: List[Case]) -> int:
+    """Every case with the verdict."""
+    for case in cases:
+        print(f"{case.name}: {case.refusal and 'refused: ' + case.refusal or ('accepted' if case.reference else 'accepted, no reference')}")
+    return 0
+
+
+def support(tests: Tests, cases: List[Case]) -> int:
+    """A table of ops."""
+    by_op = collections.defaultdict(list)
+    for case in cases:
+        by_op[case.op].append(case)
+    width = max(map(len, by_op))
+    print(f"{'op':{width}} accepted    of")
+    for op, some in sorted(by_op.items()):
+        print(f"{op:{width}} {sum(case.refusal is None for case in some):8} {len(some):5}")
+    print(f"\n{sum(case.refusal is None for case in cases)} of {len(cases)} cases are accepted.")
+    print_refusals(cases)
+    return 0
+
+
+def test(tests: Tests, cases: List[Case]) -> int:
+    """Runs what the device accepts; a summary."""
+    todo = [case for case in cases if case.runs]
+    results: List[Result] = []
+    started = time.monotonic()
+    with progress(len(todo)) as bar:
+        for result in tests.run(todo):
+            results.append(result)
+            bar.update()
+            failures = sum(not each.passed for each in results)
+            bar.set_postfix_str(f"{failures} failed, {result.case.op}" if failures else result.case.op)
+    failed = [result for result in results if not result.passed]
+    summary(tests, cases, results, time.monotonic() - started)
+    return 1 if failed else 0
+
+
+def summary(tests: Tests, cases: List[Case], results: List[Result], seconds: float) -> None:
+    failed = [result for result in results if not result.passed]
+    print(f"{len(cases)} cases: {len(results)} run in {seconds:.0f} s, {len(results) - len(failed)} passed, {len(failed)} failed; "
+          f"{sum(case.refusal is not None for case in cases)} refused by the device; "
+          f"{sum(case.refusal is None and not case.reference for case in cases)} not computed by the reference")
+    print_refusals(cases)
+    cost: Dict[str, float] = collections.defaultdict(float)
+    for result in results:
+        cost[result.case.op] += result.seconds
+    most = sorted(cost.items(), key=lambda item: -item[1])[:6]
+    print("Most time: " + ", ".join(f"{op} {spent:.0f} s" for op, spent in most))
+    for result in failed[:20]:
+        print(f"\nFAILED {result.case.name}\n{result.message}\n  {tests.command(result.case)}")
+    if len(failed) > 20:
+        print(f"\n... and {len(failed) - 20} more:")
+        for result in failed[20:]:
+            print(f"  {result.case.name}")
+
+
+def print_refusals(cases: Iterable[Case]) -> None:
+    """How many cases are refused for which reason, by op."""
+    reasons: Dict[Tuple[str, str], int] = collections.Counter((case.op, case.refusal) for case in cases if case.refusal)
+    if reasons:
+        print("Refused:")
+    for (op, reason), count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
+        print(f"  {count:5} {op}: {reason}")
+
+
+def perf(tests: Tests, options: argparse.Namespace) -> int:
+    """test-backend-ops' own timing, line by line."""
+    arguments = [each for flag, value in (("-o", options.op), ("-p", options.pattern)) if value for each in (flag, value)]
+    process = tests.start("perf", *arguments)
+    assert process.stdout
+    timed = refused = 0
+    with progress(None) as bar:
+        for line in process.stdout:
+            if "us/run" in line:
+                timed += 1
+                bar.clear()
+                print(line.rstrip(), flush=True)
+            refused += "not supported" in line
+            bar.update("us/run" in line or "not supported" in line)
+    print(f"{timed} cases timed, {refused} refused")
+    if tests.environment["STRATA_RUNTIME"] == "emulator":
+        print("Emulated: these times are the emulator's on this CPU and say nothing of the chip's speed.")
+    return process.wait()
+
+
+def progress(total: Optional[int]) -> Any:
+    """A tqdm bar that shows only on a terminal."""
+    import tqdm
+    return tqdm.tqdm(total=total, unit="case", leave=False, file=sys.stderr, disable=not sys.stderr.isatty())

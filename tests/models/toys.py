@@ -1,0 +1,146 @@
+"""Toy models of the architectures qwen35 and qwen35moe: the real shapes scaled down, random weights, any type of weights.
+
+The linear layers keep the real head size of 128 and the 4-wide convolution, the full attention the real head size of 256 with 64
+rotated dimensions in three sections, every 4th layer as in the real models; fewer heads, layers, experts, narrower rows.
+"""
+import dataclasses
+import pathlib
+import zlib
+from typing import Iterator, Tuple
+
+import gguf
+import numpy as np
+
+from support.ops import quantize
+
+N_VOCAB = 512
+N_CTX = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """What a toy is made of."""
+    arch: str = "qwen35"
+    n_layer: int = 4
+    n_embd: int = 512
+    n_ff: int = 768
+    n_head: int = 2
+    n_head_kv: int = 1
+    head: int = 256
+    rotated: int = 64
+    sections: Tuple[int, ...] = (11, 11, 10, 0)
+    state: int = 128       # head size of the linear layers
+    k_heads: int = 2
+    v_heads: int = 4
+    conv: int = 4
+    n_expert: int = 16     # qwen35moe
+    n_used: int = 4
+    n_ff_expert: int = 256
+    n_ff_shared: int = 256
+
+
+SHAPES = {"qwen35": Shape(), "qwen35moe": Shape(arch="qwen35moe")}
+
+
+def tensors(shape: Shape) -> Iterator[Tuple[str, Tuple[int, ...], str]]:
+    """(name, numpy shape, kind) of every tensor; the kind is "matrix" for what quantizers quantize, "f32" for other weights,
+    or the name of a distribution."""
+    value = shape.state * shape.v_heads
+    mixed = 2 * shape.state * shape.k_heads + value
+    yield "token_embd.weight", (N_VOCAB, shape.n_embd), "matrix"
+    yield "output_norm.weight", (shape.n_embd,), "norm"
+    yield "output.weight", (N_VOCAB, shape.n_embd), "matrix"
+    for i in range(shape.n_layer):
+        def named(name: str) -> str:
+            return f"blk.{i}.{name}"
+
+        yield named("attn_norm.weight"), (shape.n_embd,), "norm"
+        yield named("post_attention_norm.weight"), (shape.n_embd,), "norm"
+        if (i + 1) % 4 == 0:
+            yield named("attn_q.weight"), (2 * shape.head * shape.n_head, shape.n_embd), "matrix"
+            yield named("attn_k.weight"), (shape.head * shape.n_head_kv, shape.n_embd), "matrix"
+            yield named("attn_v.weight"), (shape.head * shape.n_head_kv, shape.n_embd), "matrix"
+            yield named("attn_output.weight"), (shape.n_embd, shape.head * shape.n_head), "matrix"
+            yield named("attn_q_norm.weight"), (shape.head,), "norm"
+            yield named("attn_k_norm.weight"), (shape.head,), "norm"
+        else:
+            yield named("attn_qkv.weight"), (mixed, shape.n_embd), "matrix"
+            yield named("attn_gate.weight"), (value, shape.n_embd), "matrix"
+            yield named("ssm_conv1d.weight"), (mixed, shape.conv), "conv"
+            yield named("ssm_dt.bias"), (shape.v_heads,), "dt"
+            yield named("ssm_a"), (shape.v_heads,), "decay"
+            yield named("ssm_beta.weight"), (shape.v_heads, shape.n_embd), "f32"
+            yield named("ssm_alpha.weight"), (shape.v_heads, shape.n_embd), "f32"
+            yield named("ssm_norm.weight"), (shape.state,), "norm"
+            yield named("ssm_out.weight"), (shape.n_embd, value), "matrix"
+        if shape.arch == "qwen35moe":
+            yield named("ffn_gate_inp.weight"), (shape.n_expert, shape.n_embd), "router"
+            yield named("ffn_gate_exps.weight"), (shape.n_expert, shape.n_ff_expert, shape.n_embd), "matrix"
+            yield named("ffn_up_exps.weight"), (shape.n_expert, shape.n_ff_expert, shape.n_embd), "matrix"
+            yield named("ffn_down_exps.weight"), (shape.n_expert, shape.n_embd, shape.n_ff_expert), "matrix"
+            yield named("ffn_gate_inp_shexp.weight"), (shape.n_embd,), "f32"
+            yield named("ffn_gate_shexp.weight"), (shape.n_ff_shared, shape.n_embd), "matrix"
+            yield named("ffn_up_shexp.weight"), (shape.n_ff_shared, shape.n_embd), "matrix"
+            yield named("ffn_down_shexp.weight"), (shape.n_embd, shape.n_ff_shared), "matrix"
+        else:
+            yield named("ffn_gate.weight"), (shape.n_ff, shape.n_embd), "matrix"
+            yield named("ffn_up.weight"), (shape.n_ff, shape.n_embd), "matrix"
+            yield named("ffn_down.weight"), (shape.n_embd, shape.n_ff), "matrix"
+
+
+def values(name: str, shape: Tuple[int, ...], kind: str, seed: int) -> np.ndarray:
+    """A tensor's random values, the same for every type: rows of norm 1 or so, decays and steps as trained models have them."""
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    if kind == "norm":
+        return (1 + 0.1 * rng.standard_normal(shape)).astype(np.float32)
+    if kind == "decay":  # -exp(A_log)
+        return -rng.uniform(0.2, 8, shape).astype(np.float32)
+    if kind == "dt":
+        return rng.uniform(-4, 1, shape).astype(np.float32)
+    if kind == "conv":
+        return (0.5 * rng.standard_normal(shape)).astype(np.float32)
+    # Far apart, so that rounding does not swap experts
+    scale = 4 if kind == "router" else 1
+    return (scale / np.sqrt(shape[-1]) * rng.standard_normal(shape)).astype(np.float32)
+
+
+def write(path: pathlib.Path, shape: Shape, kind: str, seed: int = 1) -> None:
+    """Writes the toy with its matrices in the type of that name (ggml's: "q4_K", "iq2_xs" ...)."""
+    writer = gguf.GGUFWriter(path, shape.arch)
+    writer.add_context_length(N_CTX)
+    writer.add_embedding_length(shape.n_embd)
+    writer.add_block_count(shape.n_layer)
+    writer.add_feed_forward_length(shape.n_ff)
+    writer.add_head_count(shape.n_head)
+    writer.add_head_count_kv(shape.n_head_kv)
+    writer.add_key_length(shape.head)
+    writer.add_value_length(shape.head)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_dimension_count(shape.rotated)
+    writer.add_array(f"{shape.arch}.rope.dimension_sections", list(shape.sections))
+    writer.add_rope_freq_base(1e7)
+    writer.add_uint32(f"{shape.arch}.full_attention_interval", 4)
+    writer.add_ssm_conv_kernel(shape.conv)
+    writer.add_ssm_inner_size(shape.state * shape.v_heads)
+    writer.add_ssm_state_size(shape.state)
+    writer.add_ssm_time_step_rank(shape.v_heads)
+    writer.add_ssm_group_count(shape.k_heads)
+    if shape.arch == "qwen35moe":
+        writer.add_expert_count(shape.n_expert)
+        writer.add_expert_used_count(shape.n_used)
+        writer.add_expert_feed_forward_length(shape.n_ff_expert)
+        writer.add_expert_shared_feed_forward_length(shape.n_ff_shared)
+    writer.add_vocab_size(N_VOCAB)
+    writer.add_tokenizer_model("test")  # llama.cpp's own for such files: no text
+    writer.add_token_list([f"tok_{i}" for i in range(N_VOCAB)])
+    writer.add_token_scores([0.0] * N_VOCAB)
+    for name, dimensions, role in tensors(shape):
+        data = values(name, dimensions, role, seed)
+        if role == "matrix" and kind not in ("f32", "f16"):
+            writer.add_tensor(name, quantize(data, kind), raw_dtype=gguf.GGMLQuantizationType[kind.upper()])
+        else:
+            writer.add_tensor(name, data.astype(np.float16) if role == "matrix" and kind == "f16" else data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
