@@ -1,7 +1,7 @@
 """Runs a model over a text and keeps what tests compare: the loss and the likeliest token at each position, and a digest of
 the logits' bytes. Also a program, for runs that need their own environment:
 
-    scoring.py MODEL DEVICE N_UBATCH FLASH_ATTN N_SEQ N_TOKENS    prints the scores as JSON, last
+    scoring.py MODEL DEVICE N_UBATCH FLASH_ATTN N_SEQ N_TOKENS    prints the scores of text.txt as JSON, last
 
 With STRATA_TEST_LOG=1 in the environment llama.cpp's whole log goes to stderr.
 """
@@ -22,7 +22,9 @@ import numpy as np
 from strata_hip import bench, llama, log, models
 
 QUIET = os.environ.get("STRATA_TEST_LOG") != "1"
-TEXT = pathlib.Path(__file__).with_name("text.txt")
+FOLDER = pathlib.Path(__file__).parent
+PROSE = "text.txt"      # a story of this project's own
+RHYMES = "rhymes.txt"   # two cumulative nursery rhymes: a model is sure of most of their tokens
 MODELS = {"smollm2": models.smollm2, "gemma3": models.gemma3}
 
 
@@ -88,9 +90,9 @@ class Model:
     def context(self, n_ctx: int, n_ubatch: int, flash_attn: bool, n_seq: int = 1) -> "Context":
         return Context(self, n_ctx, n_ubatch, flash_attn, n_seq)
 
-    def score(self, n_ubatch: int, flash_attn: bool, n_seq: int, n_tokens: int) -> Scores:
-        """Scores the first `n_tokens` of the text, cut into `n_seq` sequences that are decoded side by side."""
-        tokens = self.tokens(TEXT.read_bytes())[:n_tokens]
+    def score(self, n_ubatch: int, flash_attn: bool, n_seq: int, n_tokens: int, text: str = PROSE) -> Scores:
+        """Scores the first `n_tokens` of a text, cut into `n_seq` sequences that are decoded side by side."""
+        tokens = self.tokens((FOLDER / text).read_bytes())[:n_tokens]
         assert len(tokens) == n_tokens, "the text is too short"
         length = n_tokens // n_seq
         sequences = [tokens[i * length:(i + 1) * length] for i in range(n_seq)]

@@ -55,6 +55,22 @@ def test_perplexity(scores, name, n_ubatch, flash_attn, n_seq, n_tokens):
     assert got.agreement(exact) >= 0.95 - share_noise
 
 
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("flash_attn", [True, False], ids=["fa", "nofa"])
+@pytest.mark.parametrize("n_ubatch,n_tokens", [pytest.param(n_ubatch, n_tokens, id=f"ub{n_ubatch}-{n_tokens}", marks=marks)
+                                               for n_tokens, marks in [(192, []), (1024, [pytest.mark.full])]
+                                               for n_ubatch in UBATCHES if n_tokens == 1024 or n_ubatch == 64])
+@pytest.mark.parametrize("name", NAMES)
+def test_likeliest_tokens_of_the_cpu_backend(scores, name, n_ubatch, n_tokens, flash_attn):
+    """On a text of which the model is mostly sure, rounding decides little: the likeliest token is that of the CPU backend at 95 %
+    of the positions, and the perplexity is within 1 % of its."""
+    case = (n_ubatch, flash_attn, 1, n_tokens, scoring.RHYMES)
+    got, cpu = scores(name, DEVICE, *case), scores(name, "cpu", *case)
+    print(f"perplexity {got.perplexity:.4f}, CPU {cpu.perplexity:.4f}; likeliest token agrees at {got.agreement(cpu):.2%}")
+    assert got.agreement(cpu) >= 0.95
+    assert abs(got.perplexity / cpu.perplexity - 1) < 0.01
+
+
 def run_apart(name: str, case: tuple, **environment: str) -> scoring.Scores:
     """The scores of a run in a process of its own."""
     program = pathlib.Path(scoring.__file__)
@@ -79,7 +95,7 @@ def test_same_bytes(scores, name, environment):
 def test_decode_agrees_with_prefill(model, name, flash_attn):
     """Tokens fed one by one, and four sequences of them side by side, give the logits of a prompt fed at once."""
     loaded = model(name)
-    tokens = loaded.tokens(scoring.TEXT.read_bytes())[:24]
+    tokens = loaded.tokens((scoring.FOLDER / scoring.PROSE).read_bytes())[:24]
 
     def logits(batches, n_seq):
         context = loaded.context(64 * n_seq, 64, flash_attn, n_seq)
