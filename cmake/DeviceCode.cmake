@@ -18,6 +18,7 @@ function(strata_device_code out)
                 COMMAND "${CMAKE_COMMAND}" -E make_directory "${CMAKE_BINARY_DIR}/code_objects"
                 COMMAND "${STRATA_DEVICE_CLANG}" ${STRATA_DEVICE_FLAGS} --offload-arch=${target}
                         -I "${CMAKE_CURRENT_SOURCE_DIR}/include"
+                        -isystem "${STRATA_LLAMA_CPP}/ggml/src"
                         -MD -MF "${object}.d" -MT "${object}"
                         -o "${object}" "${CMAKE_CURRENT_SOURCE_DIR}/${source}"
                 DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${source}"

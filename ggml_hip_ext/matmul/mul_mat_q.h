@@ -207,13 +207,12 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
                     next = read_columns(c + 1);
                 }
                 keep_order();   // one tile ahead, no more: else the registers run out
-                float8 sums[groups_a_block];
-                if constexpr (Type::has_min) {
-#pragma unroll
-                    for (uint32_t g = 0; g < groups_a_block; ++g) {
-                        sums[g] = *reinterpret_cast<const float8 *>(value_sum + (b * groups_a_block + g) * Columns + wave_column + c * 16 +
-                                                                    half_row * 8);
-                    }
+                const auto read_sums = [&](uint32_t group_in_step) {
+                    return *reinterpret_cast<const float8 *>(value_sum + group_in_step * Columns + wave_column + c * 16 + half_row * 8);
+                };
+                float8 sums;
+                if constexpr (Type::has_min && !half_sums) {
+                    sums = read_sums(b);
                 }
 #pragma unroll
                 for (uint32_t r = 0; r < row_tiles; ++r) {
@@ -226,21 +225,32 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
                         }
                     } else {
                         const int8v first = wmma(x.x[0], w[r][0], zero), second = wmma(x.x[1], w[r][1], zero);
+                        float8 sum;
 #pragma unroll
                         for (uint32_t i = 0; i < 8; ++i) {
                             const float first_half = static_cast<float>(first[i]) * scale[r][0];
-                            float sum = __builtin_fmaf(static_cast<float>(second[i]), scale[r][1], first_half);
-                            if constexpr (half_sums) {
-                                sum = __builtin_fmaf(-min[r][0], sums[0][i], sum);
-                                sum = __builtin_fmaf(-min[r][1], sums[1][i], sum);
+                            sum[i] = __builtin_fmaf(static_cast<float>(second[i]), scale[r][1], first_half);
+                        }
+                        if constexpr (half_sums) {
+#pragma unroll
+                            for (uint32_t g = 0; g < 2; ++g) {
+                                keep_order();   // read when they are needed: the registers would not hold both halves' sums as well
+                                const float8 half_sum = read_sums(2 * b + g);
+#pragma unroll
+                                for (uint32_t i = 0; i < 8; ++i) {
+                                    sum[i] = __builtin_fmaf(-min[r][g], half_sum[i], sum[i]);
+                                }
                             }
-                            acc[c][r][i] = __builtin_fmaf(sum, x.d[i], acc[c][r][i]);
+                        }
+#pragma unroll
+                        for (uint32_t i = 0; i < 8; ++i) {
+                            acc[c][r][i] = __builtin_fmaf(sum[i], x.d[i], acc[c][r][i]);
                         }
                     }
                     if constexpr (Type::has_min && !half_sums) {
 #pragma unroll
                         for (uint32_t i = 0; i < 8; ++i) {
-                            acc[c][r][i] = __builtin_fmaf(-min[r][0], sums[0][i], acc[c][r][i]);
+                            acc[c][r][i] = __builtin_fmaf(-min[r][0], sums[i], acc[c][r][i]);
                         }
                     }
                 }

@@ -79,6 +79,13 @@ def quantize(values: np.ndarray, type: str) -> np.ndarray:
 
 def dequantize(raw: np.ndarray, type: str) -> np.ndarray:
     """Raw blocks to float32 by the gguf package's numpy code, which shares nothing with ggml's."""
+    if type in ("q1_0", "q2_0"):   # which the package does not know
+        bits = 1 if type == "q1_0" else 2
+        blocks = raw.reshape(*raw.shape[:-1], -1, 18)
+        scale = np.ascontiguousarray(blocks[..., :2]).view(np.float16).astype(np.float32)
+        fields = blocks[..., 2:, None] >> np.arange(0, 8, bits, dtype=np.uint8) & (2**bits - 1)
+        values = fields.astype(np.float32) * 2 - 1 if bits == 1 else fields.astype(np.float32) - 1
+        return (values.reshape(*blocks.shape[:-1], -1) * scale).reshape(*raw.shape[:-1], -1)
     return gguf.quants.dequantize(np.ascontiguousarray(raw), gguf.GGMLQuantizationType[type.upper()])
 
 
@@ -89,6 +96,32 @@ class Quantized:
         self.type = type
         self.raw = quantize(values, type) if raw is None else raw
         self.values = dequantize(self.raw, type)
+
+
+# Where a block has halves as scales.
+SCALES = {"q4_0": [0], "q4_1": [0, 2], "q5_0": [0], "q5_1": [0, 2], "q8_0": [0], "q4_K": [0, 2], "q5_K": [0, 2], "q6_K": [208],
+          "q1_0": [0], "q2_0": [0], "q2_K": [80, 82], "q3_K": [108], "iq1_s": [0], "iq1_m": [], "iq2_xxs": [0], "iq2_xs": [0],
+          "iq2_s": [0], "iq3_xxs": [0], "iq3_s": [0], "iq4_nl": [0], "iq4_xs": [0], "tq1_0": [52], "tq2_0": [64], "mxfp4": [],
+          "nvfp4": []}
+QUANTIZED_TYPES = list(SCALES)
+"""The block types of ggml that tensors have."""
+
+
+def block_elements(type: str) -> int:
+    return lib.ggml_blck_size(TYPES[type])
+
+
+def random_blocks(rng: np.random.Generator, shape, type: str) -> Quantized:
+    """Blocks of random bytes, every bit pattern of them, but with finite scales of moderate size."""
+    size, elements = lib.ggml_type_size(TYPES[type]), block_elements(type)
+    blocks = rng.integers(0, 256, (*shape[:-1], shape[-1] // elements, size), np.uint8)
+    for at in SCALES[type]:
+        blocks[..., at:at + 2] = rng.uniform(-2, 2, (*blocks.shape[:-1], 1)).astype(np.float16).view(np.uint8)
+    if type == "iq1_m":      # its half lies in the high nibbles of bytes 49, 51, 53 and 55: exponents 12 to 15
+        blocks[..., 55] = blocks[..., 55] & 0x8F | 0x30
+    if type == "mxfp4":      # a power of two
+        blocks[..., 0] = rng.integers(120, 130, blocks.shape[:-1])
+    return Quantized(None, type, blocks.reshape(*shape[:-1], -1))
 
 
 class Graph:

@@ -1,15 +1,11 @@
 // Weight type q6_K: see block32.h for what the members mean. A piece is 64 weights: sixteen of each quarter of half a block.
 #pragma once
 
-#include "strata/quant/block32.h"
+#include "strata/quant/block4x16.h"
 
 namespace strata {
 
-struct q6_K {
-    using block = block_q6_K;
-    using activation = activation4x16;
-    static constexpr uint32_t pieces = 4;
-    static constexpr uint32_t group = 16;
+struct q6_K : block4x16<block_q6_K> {
     static constexpr bool has_min = false;
 
     struct weights {
@@ -18,13 +14,6 @@ struct q6_K {
         uint2v scales;     ///< all eight of the half block
         uint16_t d;
     };
-
-    STRATA_DEVICE uint32_t block_offset(uint32_t p) { return (p >> 2) * sizeof(block); }
-    STRATA_DEVICE uint32_t value_offset(uint32_t p) { return (p >> 1) * 128 + (p & 1) * 16; }
-    STRATA_DEVICE uint32_t meta_offset(uint32_t p) { return (p >> 1) * 4 * sizeof(q8_1_meta); }
-    STRATA_DEVICE activation load_activation(const void * values, uint32_t value_offset, const void * meta, uint32_t meta_offset) {
-        return load_activation4x16(values, value_offset, meta, meta_offset);
-    }
 
     STRATA_DEVICE weights load(const void * row, uint32_t offset, uint32_t p) {
         const uint32_t half_block = p >> 1 & 1, at = (p & 1) * 16;
@@ -66,10 +55,6 @@ struct q6_K {
         }
         return __builtin_fmaf(half_bits_to_float(w.d) * 0.25f, x, sum);
     }
-
-    using tile_piece = unpacked<4, 4>;
-    STRATA_DEVICE uint32_t tile_offset(uint32_t p, uint32_t i) { return (p >> 1) * 128 + (p & 1) * 16 + i * 32; }
-    STRATA_DEVICE uint32_t scale_index(uint32_t p, uint32_t i) { return (p >> 1) * 8 + (p & 1) + i * 2; }
 
     STRATA_DEVICE tile_piece unpack(const weights & w, uint32_t p) {
         constexpr uint32_t high_mask = 0x30303030;

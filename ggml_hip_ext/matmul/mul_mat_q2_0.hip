@@ -1,0 +1,5 @@
+// q2_0 weights times many columns.
+#include "mul_mat_q.h"
+#include "strata/quant/q2_0.h"
+
+STRATA_MUL_MAT_Q_KERNELS(q2_0)

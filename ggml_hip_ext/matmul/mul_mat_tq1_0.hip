@@ -1,0 +1,5 @@
+// tq1_0 weights times many columns.
+#include "mul_mat_q.h"
+#include "strata/quant/tq1_0.h"
+
+STRATA_MUL_MAT_Q_KERNELS(tq1_0)

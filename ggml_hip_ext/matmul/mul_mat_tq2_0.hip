@@ -1,0 +1,5 @@
+// tq2_0 weights times many columns.
+#include "mul_mat_q.h"
+#include "strata/quant/tq2_0.h"
+
+STRATA_MUL_MAT_Q_KERNELS(tq2_0)

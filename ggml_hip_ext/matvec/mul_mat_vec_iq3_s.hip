@@ -1,0 +1,5 @@
+// iq3_s weights times one to eight columns.
+#include "mul_mat_vec_q.h"
+#include "strata/quant/iq3_s.h"
+
+STRATA_MUL_MAT_VEC_Q_KERNELS(iq3_s)

@@ -1,0 +1,5 @@
+// iq4_nl weights times one to eight columns.
+#include "mul_mat_vec_q.h"
+#include "strata/quant/iq4_nl.h"
+
+STRATA_MUL_MAT_VEC_Q_KERNELS(iq4_nl)
