@@ -5,12 +5,25 @@ namespace strata {
 
 extern const op_entry mul_mat_op;                      // mul_mat.cpp
 extern const op_entry mul_mat_id_op;                   // mul_mat_id.cpp
+extern const op_entry add_id_op;                       // add_id.cpp
+extern const op_entry argsort_op, top_k_op, argmax_op; // sort.cpp
 extern const op_entry get_rows_op, set_rows_op;        // rows.cpp
 extern const op_entry flash_attn_ext_op;               // attention.cpp
 extern const op_entry soft_max_op;                     // soft_max.cpp
 extern const op_entry rms_norm_op, norm_op;            // norm.cpp
 extern const op_entry l2_norm_op, group_norm_op;       // norm.cpp
 extern const op_entry gated_delta_net_op;              // gated_delta_net.cpp
+extern const op_entry ssm_conv_op;                     // ssm_conv.cpp
+extern const op_entry ssm_scan_op;                     // ssm_scan.cpp
+extern const op_entry rwkv_wkv6_op, rwkv_wkv7_op;      // linear_attention.cpp
+extern const op_entry gated_linear_attn_op;            // linear_attention.cpp
+extern const op_entry cumsum_op;                       // cumsum.cpp
+extern const op_entry tri_op, diag_op, fill_op;        // band.cpp
+extern const op_entry diag_mask_inf_op;                // band.cpp
+extern const op_entry diag_mask_zero_op;               // band.cpp
+extern const op_entry solve_tri_op;                    // solve_tri.cpp
+extern const op_entry dsv4_hc_pre_op, dsv4_hc_post_op; // hyper_connection.cpp
+extern const op_entry dsv4_hc_comb_op;                 // hyper_connection.cpp
 extern const op_entry rope_op;                         // rope.cpp
 extern const op_entry add_op, sub_op, mul_op, div_op;  // binary.cpp
 extern const op_entry add1_op;                         // binary.cpp
@@ -31,9 +44,12 @@ extern const op_entry arange_op;                       // generate.cpp
 extern const op_entry timestep_embedding_op;           // generate.cpp
 
 static const op_entry * const entries[] = {
-    &mul_mat_op, &mul_mat_id_op, &get_rows_op, &set_rows_op, &flash_attn_ext_op, &soft_max_op, &rms_norm_op, &rope_op,
+    &mul_mat_id_op, &add_id_op, &argsort_op, &top_k_op, &argmax_op,
+    &mul_mat_op, &get_rows_op, &set_rows_op, &flash_attn_ext_op, &soft_max_op, &rms_norm_op, &rope_op,
     &add_op, &sub_op, &mul_op, &div_op, &scale_op, &unary_op, &glu_op, &cont_op, &cpy_op, &dup_op,
-    &norm_op, &l2_norm_op, &group_norm_op, &gated_delta_net_op,
+    &norm_op, &l2_norm_op, &group_norm_op, &gated_delta_net_op, &ssm_conv_op, &ssm_scan_op, &rwkv_wkv6_op, &rwkv_wkv7_op,
+    &gated_linear_attn_op, &cumsum_op, &tri_op, &diag_op, &fill_op, &diag_mask_inf_op, &diag_mask_zero_op, &solve_tri_op,
+    &dsv4_hc_pre_op, &dsv4_hc_post_op, &dsv4_hc_comb_op,
     &sqr_op, &sqrt_op, &sin_op, &cos_op, &log_op, &clamp_op,
     &add1_op, &leaky_relu_op, &concat_op, &repeat_op, &acc_op, &set_op, &sum_rows_op, &mean_op, &sum_op, &count_equal_op,
     &pad_op, &pad_reflect_1d_op, &roll_op, &arange_op, &timestep_embedding_op,
