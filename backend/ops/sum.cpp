@@ -1,4 +1,4 @@
-// SUM_ROWS, MEAN (f32), SUM (f32, f16, bf16), COUNT_EQUAL (i32): any strides.
+// SUM_ROWS, MEAN (f32), COUNT_EQUAL (i32): any strides. SUM (f32, f16, bf16): contiguous rows.
 #include <algorithm>
 
 #include "ops/pointwise.h"
@@ -93,6 +93,10 @@ const char * sum_refusal(const device_caps & caps, const ggml_tensor * op) {
     }
     if (!float_type_name(op->type) || op->src[0]->type != op->type) {
         return "operand or result not f32, f16 or bf16, or of different types";
+    }
+    // ggml's CPU backend would take the elements of such a row from where they are not.
+    if (op->src[0]->nb[0] != ggml_type_size(op->type)) {
+        return "rows not contiguous";
     }
     return pointwise_refusal(pointwise_operand(op->src[0]), {pointwise_operand(op->src[0])});
 }

@@ -114,6 +114,16 @@ def test_operands_overlap():
     np.testing.assert_array_equal(run_op(build, a), a[:4] / a[2:])
 
 
+@pytest.mark.parametrize("inplace", [False, True])
+def test_add1(inplace):
+    rng = new_rng()
+    x, one = rng.standard_normal((5, 65), dtype=np.float32), np.array([1.5], np.float32)
+    add1 = lambda g, a, b: (g.add1_inplace if inplace else g.add1)(a, b)  # noqa: E731
+    np.testing.assert_array_equal(run_op(add1, x, one), x + one)
+    halves = x.astype(np.float16)
+    np.testing.assert_array_equal(run_op(add1, halves, one), (halves.astype(np.float32) + one).astype(np.float16))
+
+
 def test_empty():
     out = run_op(lambda g, x, y: g.add(g.view_2d(x, 8, 0, x.nb[1], 0), y), np.ones((4, 8), np.float32), np.ones((1, 8), np.float32))
     assert out.size == 0

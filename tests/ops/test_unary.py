@@ -105,6 +105,15 @@ def test_clamp():
     np.testing.assert_array_equal(run_op(lambda g, a: g.clamp(g.dup(a), -0.5, 0.25), x), np.clip(x, -0.5, 0.25))
 
 
+@pytest.mark.parametrize("inplace", [False, True])
+def test_leaky_relu(inplace):
+    x = np.append(new_rng().standard_normal((3, 65), dtype=np.float32), np.array([0.0, np.inf, -np.inf], np.float32))
+    out = run_op(lambda g, a: g.leaky_relu(a, 0.1, inplace), x)
+    np.testing.assert_array_equal(out, np.where(x > 0, x, np.float32(0.1) * x))
+    halves = x.astype(np.float16)
+    np.testing.assert_array_equal(run_op(lambda g, a: g.leaky_relu(a, 0.5, inplace), halves), np.where(halves > 0, halves, np.float16(0.5) * halves))
+
+
 def test_xielu():
     x, values = uniform(new_rng(), (3, 100), "f32", -4, 4)
     softplus = lambda v: math.log1p(math.exp(v))
