@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -19,8 +20,12 @@ using namespace emulator;
 #define STRATA_X(result, name, parameters) STRATA_EXPORT result name parameters;
 STRATA_BLAS_FUNCTIONS(STRATA_X)
 #undef STRATA_X
+/// Products and solves that were given to hipBLAS since the process started.
+STRATA_EXPORT uint64_t strata_emulator_blas_calls(void);
 
 namespace {
+
+std::atomic<uint64_t> calls{0};
 
 struct blas_handle {
     std::mutex lock;
@@ -167,6 +172,7 @@ hipblasStatus_t submit(hipblasHandle_t handle, work run) {
             return hipErrorInvalidHandle;
         }
         device_queues::instance().submit(stream, std::move(run));
+        ++calls;
         return hipSuccess;
     });
     return e == hipSuccess ? HIPBLAS_STATUS_SUCCESS : HIPBLAS_STATUS_EXECUTION_FAILED;
@@ -287,6 +293,10 @@ outcome solve(const triangular & t) {
 }
 
 }  // namespace
+
+uint64_t strata_emulator_blas_calls() {
+    return calls;
+}
 
 hipblasStatus_t hipblasCreate(hipblasHandle_t * handle) {
     if (handle == nullptr) {

@@ -47,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
     _run_parser(commands)
     _bench_parser(commands)
     _ops_parser(commands)
+    _bench_ops_parser(commands)
     return root
 
 
@@ -229,6 +230,28 @@ def _ops_parser(commands) -> None:
 def _ops(options: argparse.Namespace) -> int:
     from . import ops
     return ops.run(options)
+
+
+# bench-ops
+
+def _bench_ops_parser(commands) -> None:
+    command = commands.add_parser(
+        "bench-ops", help="operators on stock ggml-hip and on this backend, counted by the emulator",
+        description="Both backends compute the same operators in one process on the emulator. The table says how many wave instructions, "
+                    "launches and bytes each takes. Stock ggml-hip is built by tests/bench/peer/build_stock_hip.py.")
+    command.add_argument("--op", metavar="OP[,OP]", help="names of operators, or regexes of them")
+    command.add_argument("-p", "--pattern", metavar="REGEX", help="only shapes that hold this")
+    command.add_argument("-l", "--list", action="store_true", help="list the cases and end")
+    command.add_argument("--large", action="store_true", help="the large shapes too (minutes)")
+    command.add_argument("-o", "--output", choices=["md", "csv", "json"], default="md", help="format (default: md)")
+    command.add_argument("--plot", metavar="FILE", help="draw the ratios, with matplotlib")
+    command.add_argument("--stock", metavar="FILE", help="libggml-hip.so (default: $STRATA_PEER_LIBRARY, or the one in the cache)")
+    command.set_defaults(command=_bench_ops)
+
+
+def _bench_ops(options: argparse.Namespace) -> None:
+    from . import bench_ops
+    bench_ops.run(options)
 
 
 if __name__ == "__main__":
