@@ -73,7 +73,8 @@ const char * refusal(const device_caps &, const ggml_tensor * op) {
             return "invalid sections";
         }
     }
-    if (p.n_dims <= 0 || p.n_dims % 2 || p.n_offs < 0 || p.n_offs % 2 || p.n_offs + p.n_dims > op->ne[0]) {
+    // llama.cpp asks with no rotated channels at all before it places frequency factors: that is a copy.
+    if (p.n_dims < 0 || p.n_dims % 2 || p.n_offs < 0 || p.n_offs % 2 || p.n_offs + p.n_dims > op->ne[0]) {
         return "rotated channels outside of the row, or an odd number of them";
     }
     if (op->ne[0] > 65536 || op->ne[1] > 32768 || op->ne[2] >= int64_t(1) << 24 || op->ne[3] > 65535) {

@@ -159,6 +159,14 @@ def test_shift_back_and_forth():
     np.testing.assert_allclose(out, x, atol=2e-5)
 
 
+@pytest.mark.parametrize("mode", [NORMAL, NEOX])
+def test_nothing_rotated_is_a_copy(mode):
+    """llama.cpp asks for this, with base and scale 0, to see where frequency factors can be."""
+    x, factors = new_rng().standard_normal((2, 5, 3, 64), dtype=np.float32), np.ones(32, np.float32)
+    build = lambda g, a, q, f: g.rope_ext(a, q, f, 0, mode, 0, 0, 0, 0, 0, 0, 0)
+    np.testing.assert_array_equal(run_op(build, x, np.arange(5, dtype=np.int32), factors), x)
+
+
 def test_refusals():
     x, p = np.ones((2, 1, 64), np.float32), np.zeros(2, np.int32)
     turn = lambda n_dims, mode: lambda g, a, q: g.rope_ext(a, q, ffi.NULL, n_dims, mode, 0, 1e4, 1.0, 0.0, 1.0, 32.0, 1.0)
