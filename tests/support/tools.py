@@ -32,7 +32,7 @@ def run_tool(name: str, *arguments: object, timeout: float, cwd: "str | pathlib.
     """Runs a program; `more` are environment variables. Its stdout holds stderr too, without colours."""
     result = subprocess.run([str(tool(name)), *map(str, arguments)], env=environment(**more), stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True, errors="replace", timeout=timeout, cwd=cwd)
-    result.stdout = re.sub(r"\x1b\[[0-9;]*m", "", result.stdout)
+    result.stdout = re.sub(r"\x1b\[[0-9;]*m|\d+\.\d\d\.\d{3}\.\d{3} [A-Z] ", "", result.stdout)
     return result
 
 
