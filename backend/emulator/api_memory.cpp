@@ -7,6 +7,7 @@
 //     promises no more for pinned memory, and for a pageable destination it only waits in practice.
 //   * hipMemcpy and hipMemset return when all is done, except between device ranges: those HIP only queues.
 #include "api.h"
+#include "instruments/state.h"
 #include "memory.h"
 
 #include <algorithm>
@@ -98,10 +99,12 @@ void copy_rows(uint64_t to, size_t to_pitch, const void * from, size_t from_pitc
     const auto * source = static_cast<const unsigned char *>(from);
     if (to_pitch == size.width && from_pitch == size.width) {
         std::memmove(target, source, size.width * size.rows);
+        shadow_copied(to, reinterpret_cast<uint64_t>(from), size.width * size.rows);
         return;
     }
     for (size_t row = 0; row < size.rows; ++row) {
         std::memmove(target + row * to_pitch, source + row * from_pitch, size.width);
+        shadow_copied(to + row * to_pitch, reinterpret_cast<uint64_t>(source + row * from_pitch), size.width);
     }
 }
 
@@ -180,6 +183,7 @@ hip_error start_memset(const char * call, void * dst, int value, size_t size, hi
     }
     const fence_ptr done = device_queues::instance().submit(stream, [dst, value, size]() -> outcome {
         std::memset(dst, value, size);
+        shadow_written(reinterpret_cast<uint64_t>(dst), size);
         return {};
     });
     if (waits && c.to.where == place::pinned) {

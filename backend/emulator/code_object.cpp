@@ -2,6 +2,7 @@
 #include "code_object.h"
 
 #include "errors.h"
+#include "instruments/settings.h"
 #include "memory.h"
 #include "metadata.h"
 
@@ -43,6 +44,7 @@ class image_bytes {
 public:
     explicit image_bytes(std::vector<unsigned char> bytes) : bytes_(std::move(bytes)) {}
 
+    const std::vector<unsigned char> & all() const { return bytes_; }
     bool has(uint64_t offset, uint64_t size) const { return offset <= bytes_.size() && size <= bytes_.size() - offset; }
 
     template <class T>
@@ -137,7 +139,9 @@ const char * relocation_name(uint32_t type) {
 
 class loader {
 public:
-    explicit loader(image_bytes image) : image_(std::move(image)) {}
+    explicit loader(image_bytes image) : image_(std::move(image)) {
+        if (instruments().has(sanitizer_kinds)) kept_ = std::make_shared<const std::vector<unsigned char>>(image_.all());
+    }
 
     std::shared_ptr<loaded_module> load() {
         check_header();
@@ -344,6 +348,8 @@ private:
         const uint64_t at = file_offset(symbol.st_value, kernel_descriptor_size, "a kernel descriptor");
         auto image = std::make_shared<kernel_image>();
         image->name = k.name;
+        image->load_base = base_;
+        image->elf = kept_;
         image->static_lds = image_.at<uint32_t>(at, "a kernel descriptor");
         image->scratch = image_.at<uint32_t>(at + 4, "a kernel descriptor");
         const auto described_kernarg = image_.at<uint32_t>(at + 8, "a kernel descriptor");
@@ -410,6 +416,7 @@ private:
     uint64_t rela_ = 0, rela_size_ = 0, rel_size_ = 0, plt_size_ = 0;
     code_metadata metadata_;
     uint64_t base_ = 0;
+    std::shared_ptr<const std::vector<unsigned char>> kept_;  // the file, where the sanitizer may want its source lines
 };
 
 // How many bytes an image of unknown length has: as far as its header and program headers say.

@@ -1,5 +1,6 @@
 // From machine code to program: walks the code, splits encodings into operands, picks handlers.
 #include "encoding.h"
+#include "instruments/settings.h"
 #include "program.h"
 
 #include <algorithm>
@@ -77,9 +78,11 @@ private:
     uint32_t dpp_word_ = 0;
     bool is_dpp8_ = false, is_dpp16_ = false;
     encoding encoding_ = encoding::other;
+    probe * probe_ = nullptr;   // of the instruction being built, where instruments are on
 
     std::map<uint32_t, raw_instruction> walk(uint32_t entry);
     void emit(const raw_instruction & raw, std::vector<inst> & out);
+    inst hook(const raw_instruction & raw);
     inst build(const operation & op);
     void vopd(std::vector<inst> & out);
     void vector_operands(inst & i, const operation & op);
@@ -502,6 +505,7 @@ void builder::vopd(std::vector<inst> & out) {
             if (op->how == form::valu_acc) i.src[2] = i.dst;
         }
         finish_vector(i, *op);
+        if (probe_) probe_->add(*op, i, true);
         const type types[3] = {op->a, op->b, op->c};
         reads_other[h] = false;
         for (int k = 0; k < 3; k++) {
@@ -535,6 +539,20 @@ void builder::vopd(std::vector<inst> & out) {
     }
 }
 
+/// What shows an instruction to the instruments before it runs.
+inst builder::hook(const raw_instruction & raw) {
+    probe_ = &program_.probes_.emplace_back();
+    probe_->pc = raw.offset;
+    probe_->word = raw.words[0];
+    inst i;
+    i.fn = program_.isa.hook;
+    i.imm = reinterpret_cast<uint64_t>(probe_);
+    i.pc = raw.offset;
+    i.size = uint8_t(raw.size);
+    i.weight = 0;
+    return i;
+}
+
 void builder::emit(const raw_instruction & raw, std::vector<inst> & out) {
     raw_ = raw;
     word_ = raw.words[0] | uint64_t(raw.words[1]) << 32;
@@ -553,6 +571,7 @@ void builder::emit(const raw_instruction & raw, std::vector<inst> & out) {
         const operation * op = find_operation(program_.isa, raw.mnemonic);
         if (!op) throw not_emulated();
         out.push_back(build(*op));
+        if (probe_) probe_->add(*op, out.back(), false);
     } catch (const not_emulated &) {
         inst i;
         i.pc = raw.offset;
@@ -615,9 +634,10 @@ const inst * builder::chunk(uint32_t entry) {
         if (targets.contains(r.offset) || skipped >= 200) flush_nops(r.offset);
         position.emplace(r.offset, out.size());
         const operation * op = r.mnemonic.empty() ? nullptr : find_operation(program_.isa, r.mnemonic);
-        if (op && op->how == form::nop) {
+        if (op && op->how == form::nop && !program_.watched) {
             skipped++;
         } else {
+            if (program_.watched) out.push_back(hook(r));
             const size_t first = out.size();
             emit(r, out);
             out[first].weight = uint8_t(out[first].weight + skipped);
@@ -658,7 +678,8 @@ const inst * builder::chunk(uint32_t entry) {
 }
 
 program::program(const kernel_image & kernel, const isa_build & build)
-    : isa(build), text_begin(kernel.text_begin), text_size(uint32_t(kernel.text_end - kernel.text_begin)) {
+    : isa(build), text_begin(kernel.text_begin), text_size(uint32_t(kernel.text_end - kernel.text_begin)),
+      watched(instruments().watches_instructions()) {
     const size_t size = size_t(constant_capacity) * row_bytes;
     void * p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) throw std::runtime_error("no memory for the decoded constants of a kernel");

@@ -96,6 +96,7 @@ struct fault_note {
 };
 
 struct program;
+struct wave_state;
 
 struct wave {
     alignas(64) uint32_t s[slot_count];
@@ -122,6 +123,7 @@ struct wave {
     uint32_t id[3] = {};                ///< workgroup
     uint32_t index = 0;                 ///< wave within the workgroup
     uint32_t lanes = 0;                 ///< EXEC at the start
+    wave_state * watched = nullptr;     ///< what the instruments remember of it (instruments/state.h)
 };
 
 /// Aperture bases: the high word of a flat address that means LDS or scratch.
@@ -179,6 +181,7 @@ struct isa_build {
     handler nop;
     handler save_swap_row;      ///< wave::swap_row = VGPR row dst, all lanes
     handler exchange_swap_row;  ///< swaps the two, all lanes
+    handler hook;               ///< shows the next instruction to the instruments; imm: its probe
 };
 
 /// The build to use on this machine (STRATA_EMULATOR_ISA overrides). Throws std::runtime_error on an unusable override.

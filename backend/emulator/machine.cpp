@@ -63,6 +63,7 @@ fault run(const dispatch & launch, const allocation_map & memory) try {
     if (!launch.kernel) return bad_launch(launch, "no kernel");
     if (std::string why = objection(launch); !why.empty()) return bad_launch(launch, why);
     launch_context context(launch, memory, decoded(*launch.kernel));
+    if (instruments().watches_instructions()) context.watched = begin_watching(context);
     const uint64_t groups = uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
     std::atomic<uint64_t> next{0};
     std::atomic<uint64_t> first_bad{UINT64_MAX};
@@ -92,6 +93,7 @@ fault run(const dispatch & launch, const allocation_map & memory) try {
             first_bad = 0;
         }
     });
+    if (context.watched) end_watching(context.watched, launch, !error && !worst);
     if (error) std::rethrow_exception(error);
     total_launches++;
     return worst;

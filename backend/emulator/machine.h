@@ -67,6 +67,9 @@ struct kernel_image {
     };
     std::vector<argument> arguments;
 
+    uint64_t load_base = 0;                                 ///< what was added to the addresses in the file
+    std::shared_ptr<const std::vector<unsigned char>> elf;  ///< the code object, kept for the sanitizer's source lines
+
     std::shared_ptr<struct program> decoded;  ///< the machine's decoded form, made lazily by the machine
 };
 

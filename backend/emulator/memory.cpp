@@ -2,6 +2,8 @@
 #include "memory.h"
 
 #include "errors.h"
+#include "instruments/host_sites.h"
+#include "instruments/state.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -23,6 +25,7 @@ constexpr size_t huge_page = size_t{2} << 20;
 constexpr size_t guard = size_t{64} << 10;  // between two allocations: a stray index meets no neighbour
 constexpr size_t largest_arena = size_t{1} << 43;
 constexpr size_t smallest_arena = size_t{1} << 33;
+constexpr size_t watched_arena = size_t{1} << 40;  // with shadows: they are several times as large
 constexpr size_t remembered_freed = 256;
 // Only allocations from here on are worth a look at the system's free memory.
 constexpr size_t worth_a_look = size_t{32} << 20;
@@ -162,7 +165,8 @@ device_memory & device_memory::instance() {
 }
 
 device_memory::device_memory() {
-    for (size_t size = largest_arena; size >= smallest_arena && arena_ == 0; size /= 2) {
+    const bool shadowed = instruments().has(instrument_init | instrument_race);
+    for (size_t size = shadowed ? watched_arena : largest_arena; size >= smallest_arena && arena_ == 0; size /= 2) {
         void * range = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (range != MAP_FAILED) {
             arena_ = round_up(reinterpret_cast<uint64_t>(range), huge_page);
@@ -170,6 +174,7 @@ device_memory::device_memory() {
             next_ = arena_;
         }
     }
+    if (shadowed) shadow_reserve(arena_, arena_end_);
     if (const char * given = std::getenv("STRATA_EMULATOR_MEMORY")) {
         total_ = parse_size(given);
         total_is_given_ = total_ != 0;
@@ -254,6 +259,10 @@ void * device_memory::allocate(size_t size, memory_kind kind, std::string & why)
     blocks_.emplace(begin, std::move(fresh));
     snapshot_.reset();
     guard_lock.unlock();
+    if (kind == memory_kind::device) {
+        shadow_fresh(begin, size);
+    }
+    allocation_made(begin);
     std::memset(pointer, 0xff, mapped);  // a NaN in every float type, and an index out of every range
     return pointer;
 }
@@ -280,6 +289,8 @@ bool device_memory::release(void * pointer, memory_kind kind, std::string & why)
 }
 
 void device_memory::unmap(uint64_t begin, const block & what) {
+    shadow_gone(begin, what.mapped);
+    allocation_freed(begin);
     mmap(reinterpret_cast<void *>(begin), what.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     if (what.kind != memory_kind::host) {
         used_ -= what.size;

@@ -4,6 +4,7 @@
 
 #include "disassembler.h"
 #include "instruction.h"
+#include "instruments/probe.h"
 
 #include <deque>
 #include <map>
@@ -39,6 +40,7 @@ struct program {
     const inst * entry = nullptr;
     const uint8_t * constants_end;  ///< see wave::constants
     uint32_t vgprs = 0;             ///< highest VGPR used + 1
+    const bool watched;             ///< instruments see every instruction
 
 private:
     friend class builder;
@@ -46,6 +48,7 @@ private:
     std::unordered_map<uint32_t, const inst *> index_;
     std::deque<std::vector<inst>> chunks_;
     std::deque<dpp_control> dpp_;
+    std::deque<probe> probes_;
     std::map<std::pair<uint64_t, bool>, int32_t> constant_rows_;  ///< by value and whether it takes two rows
     uint8_t * constants_ = nullptr;
     uint32_t constants_used_ = 0;

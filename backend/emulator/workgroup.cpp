@@ -1,6 +1,8 @@
 // The architected entry state is in the AMDGPU backend's documentation ("Initial Kernel Execution State").
 #include "workgroup.h"
 
+#include "instruments/report.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -36,12 +38,6 @@ struct worker_memory {
 worker_memory & this_worker() {
     static thread_local worker_memory memory;
     return memory;
-}
-
-std::string hex(uint64_t x) {
-    char text[20];
-    std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(x));
-    return text;
 }
 
 }  // namespace
@@ -112,6 +108,11 @@ workgroup_runner::workgroup_runner(launch_context & context) : context_(context)
         const uint32_t rest = context.items - n * 32;
         w.lanes = rest >= 32 ? 0xffffffffu : (1u << rest) - 1;
     }
+    if (context.watched) watched_ = watch_thread(*context.watched, context, waves_.data());
+}
+
+workgroup_runner::~workgroup_runner() {
+    if (watched_) unwatch_thread(watched_);
 }
 
 void workgroup_runner::enter(wave & w, uint32_t index, const uint32_t (&id)[3]) {
@@ -157,12 +158,14 @@ void workgroup_runner::enter(wave & w, uint32_t index, const uint32_t (&id)[3]) 
     w.count = 0;
     w.state = stop::running;
     w.note = {};
+    if (watched_) watch_wave(w);
 }
 
 fault workgroup_runner::run(uint64_t group, const std::atomic<uint64_t> & first_bad) {
     const dim3 & grid = context_.launch.grid;
     const uint32_t id[3] = {uint32_t(group % grid.x), uint32_t(group / grid.x % grid.y), uint32_t(group / (uint64_t(grid.x) * grid.y))};
     if (context_.lds_size) fill(waves_[0].lds, 0xffffffffu, (context_.lds_size + 3) / 4 * 4);
+    if (watched_) watch_workgroup(*watched_, group, waves_[0]);
     for (uint32_t n = 0; n < context_.waves; n++) enter(waves_[n], n, id);
     uint32_t alive = context_.waves;
     while (alive) {
@@ -191,6 +194,7 @@ fault workgroup_runner::run(uint64_t group, const std::atomic<uint64_t> & first_
             for (wave & w : waves_) {
                 if (w.state == stop::barrier) w.state = stop::running;
             }
+            if (watched_) watch_barrier(*watched_);
         }
     }
     for (const wave & w : waves_) instructions += w.count;

@@ -1,6 +1,7 @@
 // One workgroup at a time: wave state at entry, turns between waves, fault messages.
 #pragma once
 
+#include "instruments/state.h"
 #include "program.h"
 
 #include <atomic>
@@ -34,6 +35,7 @@ struct launch_context {
     std::vector<uint64_t> kernarg_store;
     uint64_t kernarg = 0, kernarg_end = 0;
     uint64_t id;
+    launch_state * watched = nullptr;  ///< where instruments are on
 };
 
 /// Zeroed memory from mmap, aligned to pages.
@@ -51,6 +53,9 @@ private:
 class workgroup_runner {
 public:
     explicit workgroup_runner(launch_context & context);
+    ~workgroup_runner();
+    workgroup_runner(const workgroup_runner &) = delete;
+    workgroup_runner & operator=(const workgroup_runner &) = delete;
 
     /// Runs workgroup number `group` (x fastest) to its end. Gives up silently when a lower workgroup has faulted.
     fault run(uint64_t group, const std::atomic<uint64_t> & first_bad);
@@ -64,6 +69,7 @@ private:
     launch_context & context_;
     std::vector<wave> waves_;
     memory_range ranges_[memory_range_count];
+    thread_state * watched_ = nullptr;
 };
 
 }  // namespace strata::emulator

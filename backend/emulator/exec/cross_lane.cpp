@@ -83,19 +83,6 @@ static STRATA_HANDLER(ds_permute_b32) {
     put_row(w, i->dst, result.vector(), exec);
     STRATA_NEXT;
 }
-static STRATA_INLINE uint32_t swizzled(uint32_t offset, uint32_t lane) {
-    if (offset >= 0xe000) {  // FFT
-        const uint32_t mask = offset & 31;
-        return (__builtin_bitreverse32(lane) >> 27 >> __builtin_popcount(mask)) | (lane & mask);
-    }
-    if (offset >= 0xc000) {  // rotate
-        const uint32_t mask = offset & 31;
-        const uint32_t by = offset >> 10 & 1 ? 0u - (offset >> 5 & 31) : offset >> 5 & 31;
-        return ((lane & mask) | ((lane + by) & ~mask)) & 31;
-    }
-    if (offset >= 0x8000) return (lane & ~3u) | (offset >> (2 * (lane & 3)) & 3);
-    return (((lane & offset) | (offset >> 5 & 31)) ^ (offset >> 10 & 31)) & 31;
-}
 static STRATA_HANDLER(ds_swizzle_b32) {
     const uint32_t exec = w->s[slot_exec];
     lane_values data, result;

@@ -38,6 +38,21 @@ static STRATA_INLINE u32v permute(u32v data, u32v index) {
     return r;
 }
 
+/// ds_swizzle: the lane that `lane` reads.
+static STRATA_INLINE uint32_t swizzled(uint32_t offset, uint32_t lane) {
+    if (offset >= 0xe000) {  // FFT
+        const uint32_t mask = offset & 31;
+        return (__builtin_bitreverse32(lane) >> 27 >> __builtin_popcount(mask)) | (lane & mask);
+    }
+    if (offset >= 0xc000) {  // rotate
+        const uint32_t mask = offset & 31;
+        const uint32_t by = offset >> 10 & 1 ? 0u - (offset >> 5 & 31) : offset >> 5 & 31;
+        return ((lane & mask) | ((lane + by) & ~mask)) & 31;
+    }
+    if (offset >= 0x8000) return (lane & ~3u) | (offset >> (2 * (lane & 3)) & 3);
+    return (((lane & offset) | (offset >> 5 & 31)) ^ (offset >> 10 & 31)) & 31;
+}
+
 static STRATA_INLINE __m128i load16(const void * p) { return _mm_loadu_si128(static_cast<const __m128i *>(p)); }
 static STRATA_INLINE __m128i load8(const void * p) { return _mm_loadl_epi64(static_cast<const __m128i *>(p)); }
 static STRATA_INLINE __m128i load4(const void * p) { return _mm_loadu_si32(p); }

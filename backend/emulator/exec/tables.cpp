@@ -38,6 +38,7 @@ static const operation_table * const tables[] = {
     &table_salu_float, &table_control, &table_global, &table_lds, &table_buffer,
 };
 
-const isa_build build = {STRATA_ISA_NAME, tables, sizeof tables / sizeof tables[0], unknown, nop, save_swap_row, exchange_swap_row};
+const isa_build build = {STRATA_ISA_NAME, tables, sizeof tables / sizeof tables[0], unknown, nop, save_swap_row, exchange_swap_row,
+                         instrument_hook};
 
 }  // namespace strata::emulator::STRATA_ISA

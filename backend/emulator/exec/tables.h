@@ -10,6 +10,9 @@ namespace strata::emulator::STRATA_ISA {
 extern const operation_table table_valu_f32, table_valu_int, table_valu_16, table_valu_64, table_packed, table_cross_lane, table_wmma,
     table_salu, table_salu_float, table_control, table_global, table_lds, table_buffer;
 
+/// instruments/hook.cpp
+void instrument_hook(wave * w, const inst * i, uint64_t count);
+
 extern const isa_build build;
 
 }  // namespace strata::emulator::STRATA_ISA

@@ -1,0 +1,42 @@
+// Modelled time of a launch on gfx1151.
+#pragma once
+
+#include "parameters.h"
+#include "trace.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace strata::emulator::model {
+
+/// What the model says of a launch. Never measured on a chip.
+struct modelled {
+    double us = 0;      ///< from the first wave to the end, without the gap before the next launch
+    double share = 0;   ///< of the launch's instructions that were simulated; the rest is taken to go on like them
+    // How busy the units were, of the simulated time: 1 is all of it.
+    double issue = 0, valu = 0, lds = 0, l0 = 0, l2 = 0, mall = 0, dram = 0;
+    double l2_bytes = 0, mall_bytes = 0, dram_bytes = 0;  ///< that were asked of each, scaled to the whole launch
+};
+
+struct shape {
+    uint32_t resident_groups = 1;       ///< of a workgroup processor
+    uint64_t instructions = 0;          ///< of the whole launch
+};
+
+/// The chip between launches: the L2 and the memory-side cache keep their lines.
+class chip {
+public:
+    explicit chip(const parameters & with = {});
+    ~chip();
+
+    /// The groups in the order of their numbers.
+    modelled run(const std::vector<std::unique_ptr<workgroup_trace>> & groups, const shape & of);
+
+private:
+    friend class simulation;
+    parameters with_;
+    std::unique_ptr<struct shared_caches> caches_;
+};
+
+}  // namespace strata::emulator::model

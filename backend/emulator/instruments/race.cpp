@@ -1,0 +1,160 @@
+// race: two parties touch the same byte, at least one writing, and nothing orders them: waves of a workgroup in LDS between two
+// barriers; workgroups of a launch in device memory, unless both accesses are atomic (loads and stores with GLC count as such where
+// the instruction can show it). A cell remembers, for each dword, the last writer and the last reader of its bytes.
+#include "report.h"
+#include "state.h"
+
+#include "../program.h"
+#include "../workgroup.h"
+
+#include <atomic>
+
+namespace strata::emulator {
+
+namespace {
+
+// access_cell::state: epoch 13 | several readers 1 | reader 20 | its bytes 4 | writer 20 | its bytes 4 | writer is atomic 1 | spare 1
+constexpr unsigned party_bits = 20, epoch_bits = 13;
+constexpr uint64_t party_mask = (1u << party_bits) - 1;
+
+struct cell_view {
+    uint32_t epoch, reader, writer, reader_bytes, writer_bytes;
+    bool several, atomic;
+
+    explicit cell_view(uint64_t s)
+        : epoch(uint32_t(s >> 51)), reader(uint32_t(s >> 30 & party_mask)), writer(uint32_t(s >> 6 & party_mask)),
+          reader_bytes(uint32_t(s >> 26 & 15)), writer_bytes(uint32_t(s >> 2 & 15)), several(s >> 50 & 1), atomic(s >> 1 & 1) {}
+    uint64_t packed() const {
+        return uint64_t(epoch) << 51 | uint64_t(several) << 50 | uint64_t(reader) << 30 | uint64_t(reader_bytes) << 26 |
+               uint64_t(writer) << 6 | uint64_t(writer_bytes) << 2 | uint64_t(atomic) << 1;
+    }
+};
+
+struct party {
+    uint32_t me;
+    uint32_t epoch;
+    bool write, atomic;
+    uint32_t pc;
+};
+
+struct conflict {
+    uint32_t other = 0, other_pc = 0;
+    bool other_writes = false;
+    uint32_t lanes = 0;
+    uint64_t address = 0;
+};
+
+/// Notes an access to the bytes of a dword. True if it conflicts with one that the cell remembers.
+bool touch(access_cell & cell, const party & p, uint32_t bytes, conflict & c) {
+    std::atomic_ref<uint64_t> state(cell.state);
+    uint64_t old = state.load(std::memory_order_relaxed);
+    for (;;) {
+        cell_view v(old);
+        if (v.epoch != p.epoch) {
+            v = cell_view(0);
+            v.epoch = p.epoch;
+        }
+        const bool beside_writer = v.writer_bytes & bytes && v.writer != p.me && !(p.atomic && v.atomic);
+        const bool beside_reader = p.write && v.reader_bytes & bytes && (v.reader != p.me || v.several);
+        if (beside_writer || beside_reader) {
+            c.other = beside_writer ? v.writer : v.reader;
+            c.other_pc = beside_writer ? cell.writer_pc : cell.reader_pc;
+            c.other_writes = beside_writer;
+        }
+        if (p.write) {
+            v.writer_bytes = v.writer == p.me && v.writer_bytes ? v.writer_bytes | bytes : bytes;
+            v.atomic = p.atomic && (v.writer != p.me || v.atomic || v.writer_bytes == bytes);
+            v.writer = p.me;
+        } else if (!p.atomic) {
+            v.several |= v.reader_bytes && v.reader != p.me;
+            v.reader_bytes |= bytes;
+            v.reader = p.me;
+        }
+        const uint64_t now = v.packed();
+        if (now == old || state.compare_exchange_weak(old, now, std::memory_order_relaxed)) {
+            if (p.write) cell.writer_pc = p.pc;
+            else if (!p.atomic) cell.reader_pc = p.pc;
+            return beside_writer || beside_reader;
+        }
+    }
+}
+
+/// All bytes of one lane's access. `cells` is the cell of the dword at `address`.
+void touch_bytes(access_cell * cells, uint64_t address, uint32_t bytes, const party & p, unsigned lane, conflict & c) {
+    uint32_t left = bytes, at = uint32_t(address & 3);
+    for (uint64_t done = 0; left; cells++) {
+        const uint32_t here = left < 4 - at ? left : 4 - at;
+        if (touch(*cells, p, ((1u << here) - 1) << at, c)) {
+            if (!c.lanes) c.address = address + done;
+            c.lanes |= 1u << lane;
+        }
+        left -= here;
+        done += here;
+        at = 0;
+    }
+}
+
+void complain(wave & w, const probe & p, const party & me, const conflict & c, bool in_lds) {
+    const std::string key = std::to_string(reinterpret_cast<uintptr_t>(w.code)) + ":" + std::to_string(p.pc) + ":" + std::to_string(c.other_pc);
+    if (reported(instrument_race, key)) return;
+    const launch_context & context = context_of(*w.watched->thread->launch);
+    const kernel_image & kernel = *context.launch.kernel;
+    std::string other;
+    if (in_lds) {
+        other = "wave " + std::to_string(c.other) + " of the same workgroup";
+    } else {
+        const dim3 & grid = context.launch.grid;
+        const uint64_t x = c.other % grid.x, y = c.other / grid.x % grid.y, z = c.other / (uint64_t(grid.x) * grid.y);
+        other = "workgroup (" + std::to_string(x) + ", " + std::to_string(y) + ", " + std::to_string(z) + ")";
+    }
+    const std::string place = in_lds ? "LDS address " + hex(c.address) : hex(c.address) + ", " + w.memory->describe(c.address, 1);
+    const auto verb = [](bool write, bool atomic) { return atomic ? ", changing it by" : write ? ", writing it in" : ", reading it in"; };
+    report(instrument_race, key,
+           std::string(in_lds ? "two waves of a workgroup touch the same LDS bytes and no barrier is between them"
+                              : "two workgroups of a launch touch the same bytes of device memory, not both by atomics") +
+               ": " + place + "\n  " + describe_lanes(c.lanes) + verb(me.write, me.atomic) + " " +
+               describe_instruction(*w.code, kernel, p.pc) + describe_wave(w) + "\n  " + other + verb(c.other_writes, false) +
+               " " + describe_instruction(*w.code, kernel, c.other_pc));
+}
+
+void check(wave & w, const probe & p, const memory_access & a, party me, bool in_lds) {
+    const thread_state & t = *w.watched->thread;
+    conflict c;
+    for (uint32_t rest = a.lanes; rest; rest &= rest - 1) {
+        const unsigned lane = unsigned(__builtin_ctz(rest));
+        for (unsigned n = 0; n < a.addresses; n++) {
+            const uint64_t address = a.at[n][lane];
+            if (in_lds) {
+                if (address + a.bytes > w.lds_size) continue;
+                touch_bytes(t.lds_cells + address / 4, address, a.bytes, me, lane, c);
+            } else {
+                const device_shadow & d = shadow_of_device;
+                if (address < d.begin || address + a.bytes > d.end) continue;
+                touch_bytes(d.cells + (address - d.begin) / 4, address, a.bytes, me, lane, c);
+            }
+        }
+    }
+    if (c.lanes) complain(w, p, me, c, in_lds);
+}
+
+}  // namespace
+
+void check_race(wave & w, const probe & p, const memory_access & a) {
+    const memory_use & u = p.memory;
+    const thread_state & t = *w.watched->thread;
+    constexpr uint32_t epoch_mask = (1u << epoch_bits) - 1;
+    const bool vector_device = u.where == segment::global || u.where == segment::flat || u.where == segment::buffer;
+    const bool coherent = vector_device && (p.word >> 14 & 1);  // GLC: a load that must see what others write
+    if (u.where == segment::lds) {
+        if (t.waves < 2) return;
+        check(w, p, a, {w.index, t.lds_epoch & epoch_mask, u.store, u.atomic, p.pc}, true);
+    } else if (vector_device || u.where == segment::scalar || u.where == segment::scalar_buffer) {
+        const launch_context & context = context_of(*t.launch);
+        const dim3 & grid = context.launch.grid;
+        if (uint64_t(grid.x) * grid.y * grid.z < 2) return;
+        check(w, p, a, {uint32_t(t.group & party_mask), launch_epoch(*t.launch) & epoch_mask, u.store, u.atomic || (u.load && coherent), p.pc},
+              false);
+    }
+}
+
+}  // namespace strata::emulator
