@@ -5,8 +5,8 @@
 // weights the B operand. With experts, as in mul_mat_q.h.
 #pragma once
 
+#include "float_tile.h"
 #include "store_tile.h"
-#include "strata/args/mul_mat.h"
 #include "strata/floats.h"
 
 namespace strata {
@@ -50,54 +50,23 @@ STRATA_DEVICE void mul_mat_16(const mul_mat_f_args & a) {
     __shared__ uint32_t targets[Columns];   // with experts: columns of the result
 
     const uint32_t thread = thread_x(), wave = uniform(thread / wave_size);
-    const uint32_t first_row = block_x() * rows;
-    const uint32_t last_row = a.rows - 1 - first_row;   // seen from the tile's corner
-    const char * weights = static_cast<const char *>(a.weights) + static_cast<uint64_t>(first_row) * a.stride1;
-    const char * activations = static_cast<const char *>(a.activations);
-    float * dst = a.dst + first_row;
-
-    // Rows and columns beyond the edge repeat the last one: their loads stay in bounds and their results are not stored.
     const uint32_t word = thread % row_words, line = thread / row_words;
     constexpr uint32_t lines = threads / row_words;
-    uint32_t activation_at[thread_activations], last_column;
-    const bool routed = a.routed.tiles != nullptr;
-    if (routed) {
-        const expert_tile tile = find_tile(a.routed, block_y());
-        if (tile.count == 0) {
-            return;
-        }
-        last_column = tile.count - 1;
-        weights += tile.expert * a.batches.stride2;
-        const expert_column * columns = a.routed.columns + tile.first;
-#pragma unroll
-        for (uint32_t i = 0; i < thread_activations; ++i) {
-            activation_at[i] = columns[smaller(i * lines + line, last_column)].source;
-        }
-        if (thread < Columns) {   // seen after the barriers of the first step
-            targets[thread] = columns[smaller(thread, last_column)].pair;
-        }
-    } else {
-        const uint32_t first_column = block_y() * Columns, z = block_z();
-        last_column = a.columns - 1 - first_column;
-        weights += weight_matrix_offset(a.batches, z);
-        activations += activation_matrix_offset(a, z) + static_cast<uint64_t>(first_column) * a.column_stride;
-        dst += (static_cast<uint64_t>(z) * a.columns + first_column) * a.rows;
-#pragma unroll
-        for (uint32_t i = 0; i < thread_activations; ++i) {
-            activation_at[i] = smaller(i * lines + line, last_column) * a.column_stride;
-        }
+    float_tile<thread_activations> tile;
+    if (!find_float_tile<rows, Columns>(a, line, tile, targets)) {
+        return;
     }
 
     uint4v next_weights[thread_weights], next_activations[thread_activations];
     const auto fetch = [&](uint32_t k) {
 #pragma unroll
         for (uint32_t i = 0; i < thread_weights; ++i) {
-            const uint32_t at = smaller(i * lines + line, last_row) * a.stride1;
-            next_weights[i] = load_rounded<Weight, Weight>(weights, at, k + word * 8, a.k);
+            const uint32_t at = smaller(i * lines + line, tile.last_row) * a.stride1;
+            next_weights[i] = load_rounded<Weight, Weight>(tile.weights, at, k + word * 8, a.k);
         }
 #pragma unroll
         for (uint32_t i = 0; i < thread_activations; ++i) {
-            next_activations[i] = load_rounded<Weight, Activation>(activations, activation_at[i], k + word * 8, a.k);
+            next_activations[i] = load_rounded<Weight, Activation>(tile.activations, tile.activation_at[i], k + word * 8, a.k);
         }
     };
 
@@ -136,11 +105,12 @@ STRATA_DEVICE void mul_mat_16(const mul_mat_f_args & a) {
         barrier();
     }
 
-    const int32_t rows_left = static_cast<int32_t>(last_row + 1 - wave_row), columns_left = static_cast<int32_t>(last_column + 1);
-    if (routed) {
-        store_scattered_tile<column_tiles>(dst + wave_row, a.rows, acc, rows_left, columns_left, targets);
+    float * dst = tile.dst + wave_row;
+    const int32_t rows_left = static_cast<int32_t>(tile.last_row + 1 - wave_row), columns_left = static_cast<int32_t>(tile.last_column + 1);
+    if (tile.routed) {
+        store_scattered_tile<column_tiles>(dst, a.rows, acc, rows_left, columns_left, targets);
     } else {
-        store_tile<column_tiles>(dst + wave_row, a.rows, acc, rows_left, columns_left);
+        store_tile<column_tiles>(dst, a.rows, acc, rows_left, columns_left);
     }
 }
 

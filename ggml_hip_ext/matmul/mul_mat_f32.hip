@@ -1,6 +1,6 @@
 // f32 weights times many columns of f32, by fma: a workgroup makes 64 x 64 results, a work-item 4 rows x 8 columns of them, in steps of
 // 16 along k. With experts, as in mul_mat_q.h.
-#include "strata/args/mul_mat.h"
+#include "float_tile.h"
 #include "strata/memory.h"
 
 namespace strata {
@@ -29,41 +29,10 @@ STRATA_KERNEL(128) void mul_mat_f32_f32(mul_mat_f_args a) {
     __shared__ uint32_t targets[side];                               // with experts: columns of the result
 
     const uint32_t thread = thread_x();
-    const uint32_t first_row = block_x() * side;
-    const uint32_t last_row = a.rows - 1 - first_row;   // seen from the tile's corner
-    const char * weights = static_cast<const char *>(a.weights) + static_cast<uint64_t>(first_row) * a.stride1;
-    const char * activations = static_cast<const char *>(a.activations);
-    float * dst = a.dst + first_row;
-
-    // Rows and columns beyond the edge repeat the last one: their loads stay in bounds and their results are not stored.
     const uint32_t word = thread % (k_step / 4), line = thread / (k_step / 4);
-    uint32_t activation_at[side / lines], last_column;
-    const bool routed = a.routed.tiles != nullptr;
-    if (routed) {
-        const expert_tile tile = find_tile(a.routed, block_y());
-        if (tile.count == 0) {
-            return;
-        }
-        last_column = tile.count - 1;
-        weights += tile.expert * a.batches.stride2;
-        const expert_column * columns = a.routed.columns + tile.first;
-#pragma unroll
-        for (uint32_t i = 0; i < side / lines; ++i) {
-            activation_at[i] = columns[smaller(i * lines + line, last_column)].source;
-        }
-        if (thread < side) {   // seen after the barriers of the first step
-            targets[thread] = columns[smaller(thread, last_column)].pair;
-        }
-    } else {
-        const uint32_t first_column = block_y() * side, z = block_z();
-        last_column = a.columns - 1 - first_column;
-        weights += weight_matrix_offset(a.batches, z);
-        activations += activation_matrix_offset(a, z) + static_cast<uint64_t>(first_column) * a.column_stride;
-        dst += (static_cast<uint64_t>(z) * a.columns + first_column) * a.rows;
-#pragma unroll
-        for (uint32_t i = 0; i < side / lines; ++i) {
-            activation_at[i] = smaller(i * lines + line, last_column) * a.column_stride;
-        }
+    float_tile<side / lines> tile;
+    if (!find_float_tile<side, side>(a, line, tile, targets)) {
+        return;
     }
 
     const uint32_t row = thread % 16 * 4, column = thread / 16 * 8;
@@ -73,8 +42,8 @@ STRATA_KERNEL(128) void mul_mat_f32_f32(mul_mat_f_args a) {
 #pragma unroll
         for (uint32_t i = 0; i < side / lines; ++i) {
             const uint32_t at = i * lines + line;
-            w[i] = load_four(weights, smaller(at, last_row) * a.stride1, k + word * 4, a.k);
-            x[i] = load_four(activations, activation_at[i], k + word * 4, a.k);
+            w[i] = load_four(tile.weights, smaller(at, tile.last_row) * a.stride1, k + word * 4, a.k);
+            x[i] = load_four(tile.activations, tile.activation_at[i], k + word * 4, a.k);
         }
         barrier();
 #pragma unroll
@@ -103,11 +72,11 @@ STRATA_KERNEL(128) void mul_mat_f32_f32(mul_mat_f_args a) {
 
 #pragma unroll
     for (uint32_t c = 0; c < 8; ++c) {
-        if (column + c <= last_column) {
-            float * to = dst + static_cast<uint64_t>(routed ? targets[column + c] : column + c) * a.rows;
+        if (column + c <= tile.last_column) {
+            float * to = tile.dst + static_cast<uint64_t>(tile.routed ? targets[column + c] : column + c) * a.rows;
 #pragma unroll
             for (uint32_t r = 0; r < 4; ++r) {
-                if (row + r <= last_row) {
+                if (row + r <= tile.last_row) {
                     to[row + r] = acc[c][r];
                 }
             }
