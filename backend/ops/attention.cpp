@@ -1,8 +1,10 @@
-// FLASH_ATTN_EXT: softmax(scale Q K^T + mask) V with f16 keys and values.
-// Many query rows go through WMMA tiles, few (decode) through the vector kernel; both may split the keys over workgroups.
+// FLASH_ATTN_EXT: softmax(scale Q K^T + mask) V. Keys and values have any type of a cache, each its own.
+// Many query rows go through WMMA tiles, few (decode) through the vector kernel; what these two have no kernel for, and all prefill on a
+// card without WMMA, goes through one that takes any head sizes. All may split the keys over workgroups.
 #include <algorithm>
-#include <cstdio>
+#include <string>
 
+#include "ops/kv_formats.h"
 #include "ops/op.h"
 #include "strata/args/flash_attn.h"
 
@@ -10,11 +12,23 @@ namespace strata {
 
 namespace {
 
-constexpr uint32_t tile_rows = 64;        // query rows of a workgroup of flash_attn_tile
+constexpr uint32_t any_rows = 8;          // query rows of a workgroup of flash_attn_any
+constexpr int64_t max_k_size = 576, max_v_size = 512;
 constexpr uint32_t max_vector_rows = 16;  // above, tiles
 constexpr uint32_t max_splits = 32;       // lanes of the combining wave
 constexpr uint32_t min_split_keys = 256;
 constexpr float log2_e = 0x1.715476p+0f;
+
+/// A kernel of flash_attn_tile and its workgroup.
+struct tile_kernel {
+    uint32_t k_size, v_size;
+    uint32_t rows, threads;
+};
+constexpr tile_kernel tile_kernels[] = {
+    {40, 40, 64, 128},   {64, 64, 64, 128},   {72, 72, 64, 128},   {80, 80, 64, 128},   {96, 96, 64, 128},
+    {112, 112, 64, 128}, {128, 128, 64, 128}, {192, 128, 64, 256}, {192, 192, 64, 256}, {256, 256, 64, 256},
+    {320, 256, 32, 256}, {512, 512, 32, 256}, {576, 512, 32, 256},
+};
 
 struct op_tensors {
     const ggml_tensor *q, *k, *v, *mask, *sinks;
@@ -28,9 +42,18 @@ float float_param(const ggml_tensor * op, int index) {
     return value;
 }
 
-bool has_head_size(int64_t size) {
-    for (const int64_t known : {40, 64, 72, 80, 96, 112, 128, 256}) {
-        if (size == known) {
+const tile_kernel * find_tile_kernel(uint32_t k_size, uint32_t v_size) {
+    for (const tile_kernel & kernel : tile_kernels) {
+        if (kernel.k_size == k_size && kernel.v_size == v_size) {
+            return &kernel;
+        }
+    }
+    return nullptr;
+}
+
+bool has_vector_kernel(uint32_t k_size, uint32_t v_size) {
+    for (const uint32_t known : {40, 64, 72, 80, 96, 112, 128, 256}) {
+        if (k_size == known && v_size == known) {
             return true;
         }
     }
@@ -41,14 +64,14 @@ const char * refusal(const device_caps & caps, const ggml_tensor * op) {
     const auto [q, k, v, mask, sinks] = tensors_of(op);
     if (caps.wave_size != 32) return "wave size";
     if (q->type != GGML_TYPE_F32) return "Q type";
-    if (k->type != v->type) return "K and V types differ";
-    if (k->type != GGML_TYPE_F16) return "KV type";
+    if (!find_kv_format(k->type)) return "K type";
+    if (!find_kv_format(v->type)) return "V type";
     if (op->type != GGML_TYPE_F32 || !ggml_is_contiguous(op)) return "dst layout";
-    if (q->ne[0] != k->ne[0] || k->ne[0] != v->ne[0] || !has_head_size(q->ne[0])) return "head size";
+    if (q->ne[0] != k->ne[0] || k->ne[0] == 0 || v->ne[0] == 0 || k->ne[0] > max_k_size || v->ne[0] > max_v_size) return "head size";
     if (k->ne[1] != v->ne[1] || k->ne[2] != v->ne[2]) return "K and V shapes differ";
     if (k->ne[2] == 0 || q->ne[2] % k->ne[2] != 0) return "heads";
     if (q->ne[3] != k->ne[3] || q->ne[3] != v->ne[3]) return "batches";
-    if (q->nb[0] != sizeof(float) || k->nb[0] != sizeof(ggml_fp16_t) || v->nb[0] != sizeof(ggml_fp16_t)) return "transposed rows";
+    if (q->nb[0] != sizeof(float) || k->nb[0] != ggml_type_size(k->type) || v->nb[0] != ggml_type_size(v->type)) return "transposed rows";
     // Kernels address a step's keys with 32-bit offsets.
     if (k->nb[1] >= 1u << 24 || v->nb[1] >= 1u << 24) return "KV stride";
     if (q->ne[1] * q->ne[2] >= 1 << 30 || k->ne[1] >= 1 << 30 || k->ne[2] > 65535 || q->ne[3] * max_splits > 65535) return "size";
@@ -73,9 +96,12 @@ void split_keys(flash_attn_args & args, uint32_t workgroups, uint32_t wanted) {
 
 void plan(planner & plan, const ggml_tensor * op) {
     const auto [q, k, v, mask, sinks] = tensors_of(op);
-    const uint32_t head_size = uint32_t(q->ne[0]);
 
     flash_attn_args args{};
+    args.k_format = *find_kv_format(k->type);
+    args.v_format = *find_kv_format(v->type);
+    args.k_size = uint32_t(k->ne[0]);
+    args.v_size = uint32_t(v->ne[0]);
     args.q = q->data;
     args.k = k->data;
     args.v = v->data;
@@ -107,30 +133,36 @@ void plan(planner & plan, const ggml_tensor * op) {
     }
 
     const uint32_t rows = args.n_q * args.heads_per_kv;
-    const bool tiles = rows > max_vector_rows && plan.caps().wmma && !plan.disabled("flash_attn_tile");
-    const uint32_t vector_rows = rows <= 4 ? rows : 8;
-    const uint32_t row_blocks = tiles ? (rows + tile_rows - 1) / tile_rows : (rows + vector_rows - 1) / vector_rows;
-    const uint32_t workgroups = row_blocks * args.n_head_kv * args.n_batch;
-    split_keys(args, workgroups, plan.caps().compute_units * (tiles ? 1 : 2));
+    const std::string typed = k->type == GGML_TYPE_F16 && v->type == GGML_TYPE_F16 ? "" : "_typed";
+    const tile_kernel * tile = find_tile_kernel(args.k_size, args.v_size);
+    std::string family, kernel;
+    uint32_t block_rows, threads = 128;
+    if (rows <= max_vector_rows && has_vector_kernel(args.k_size, args.v_size) && !plan.disabled("flash_attn_vector")) {
+        family = "flash_attn_vector";
+        block_rows = rows > 4 ? 8 : typed.empty() || rows == 1 ? rows : 4;
+        kernel = family + "_d" + std::to_string(args.k_size) + "_r" + std::to_string(block_rows) + typed;
+    } else if (rows > max_vector_rows && tile && plan.caps().wmma && !plan.disabled("flash_attn_tile")) {
+        family = "flash_attn_tile";
+        block_rows = tile->rows;
+        threads = tile->threads;
+        kernel = family + "_k" + std::to_string(args.k_size) + "_v" + std::to_string(args.v_size) + typed;
+    } else {
+        family = "flash_attn_any";
+        block_rows = any_rows;
+        kernel = family + (args.k_size <= 128 ? "_128" : args.k_size <= 256 ? "_256" : "_576");
+    }
+    const uint32_t row_blocks = (rows + block_rows - 1) / block_rows;
+    split_keys(args, row_blocks * args.n_head_kv * args.n_batch, plan.caps().compute_units * (family == "flash_attn_tile" ? 1 : 2));
 
     const uint64_t dst_rows = uint64_t(args.n_batch) * args.n_q * args.n_head;
     if (args.n_splits > 1) {
-        const uint64_t sums = args.n_splits * dst_rows * head_size;
+        const uint64_t sums = args.n_splits * dst_rows * args.v_size;
         args.partial = static_cast<float *>(plan.scratch((sums + args.n_splits * dst_rows * 2) * sizeof(float)));
         args.partial_max = args.partial + sums;
     }
-
-    const dims grid = {row_blocks, args.n_head_kv, args.n_batch * args.n_splits};
-    char kernel[48];
-    if (tiles) {
-        std::snprintf(kernel, sizeof(kernel), "flash_attn_tile_d%u", head_size);
-        plan.launch("flash_attn_tile", kernel, grid, {head_size > 128 ? 256u : 128u}, args);
-    } else {
-        std::snprintf(kernel, sizeof(kernel), "flash_attn_vector_d%u_r%u", head_size, vector_rows);
-        plan.launch("flash_attn_vector", kernel, grid, {128}, args);
-    }
+    plan.launch(family.c_str(), kernel.c_str(), {row_blocks, args.n_head_kv, args.n_batch * args.n_splits}, {threads}, args);
     if (args.n_splits > 1) {
-        flash_attn_combine_args combine{args.partial, args.partial_max, args.sinks, args.dst, uint32_t(dst_rows), args.n_head, head_size, args.n_splits};
+        flash_attn_combine_args combine{args.partial, args.partial_max, args.sinks, args.dst, uint32_t(dst_rows), args.n_head, args.v_size, args.n_splits};
         plan.launch("flash_attn_vector", "flash_attn_combine", {uint32_t((dst_rows + 3) / 4)}, {128}, combine);
     }
 }

@@ -8,6 +8,7 @@
 #include "runtime/code_objects.h"
 #include "runtime/counters.h"
 #include "runtime/queue.h"
+#include "runtime/settings.h"
 
 namespace strata {
 
@@ -53,6 +54,11 @@ gpu::gpu(const hip_library & from, int index, int hip_ordinal)
         throw failure(format("device %d (%s) is %s, for which this build has no code objects (it has: %s). "
             "Build with -DSTRATA_TARGETS=%s to try it.", ordinal, description.c_str(), caps.arch, targets_text().c_str(), caps.arch));
     }
+
+    // Matrix instructions as wmma.h uses them; STRATA_DISABLE=wmma: as on a card without them.
+    note_switch("wmma");
+    caps.wmma = std::strncmp(caps.arch, "gfx11", 5) == 0 && settings::from_environment().disabled.count("wmma") == 0;
+    caps.wave_size = std::strncmp(caps.arch, "gfx9", 4) == 0 ? 64 : 32;
 
     int units = 0;
     check(hip.hipDeviceGetAttribute(&units, hip_attribute_compute_units, ordinal), "hipDeviceGetAttribute");

@@ -1,47 +1,56 @@
 // Attention for many query rows: f16 WMMA with an online softmax. A workgroup owns 64 packed query rows of one key/value
-// head, a wave (or two, each with half of the head size, if that exceeds 128) owns 16 of them.
+// head (32 if the head size exceeds 256), a wave owns 16 of them, or two or four waves, each with its part of a head size above 128.
 //
 // Both products are computed transposed, S^T = K Q^T and O^T = V^T P^T: a lane then holds scores of one query row only, so
 // maximum, rescaling and mask need no other lanes than the one 16 further, and P goes from accumulators to a B fragment with
 // one exchange. Tiles of K and V are staged in LDS, V transposed; their rows are stored in an order that gives each
-// lane 8 consecutive keys (of S) or channels (of O). The next tile is loaded into registers while this one is used. Key blocks
-// that the mask excludes for all rows are found beforehand, 32 at a time, and skipped.
+// lane 8 consecutive keys (of S) or channels (of O). The next tile is loaded into registers while this one is used; keys and values of
+// other types become f16 on their way to LDS. Key blocks that the mask excludes for all rows are found beforehand, 32 at a time, and
+// skipped.
 #include "flash_attn.h"
+#include "strata/kv.h"
 #include "strata/wmma.h"
 
 namespace strata::attention {
 
 using uint8v = uint32_t __attribute__((ext_vector_type(8)));
 
-template <uint32_t D>
+/// `Typed`: keys and values have the types that the arguments say; else they are f16.
+template <uint32_t DK, uint32_t DV, bool Typed>
 struct tile_shape {
-    static constexpr uint32_t head_size = D;
-    static constexpr uint32_t keys = D <= 64 ? 64 : 32;                  // a step
-    static constexpr uint32_t padded = (D + 15) / 16 * 16;
-    static constexpr uint32_t parts = padded > 128 ? 2 : 1;              // waves that share 16 rows
-    static constexpr uint32_t part_tiles = padded / parts / 16;          // 16-channel tiles of a wave
-    static constexpr uint32_t groups = 4;                                // of 16 rows
+    STRATA_DEVICE kv_format k_format(const flash_attn_args & a) { return Typed ? a.k_format : kv_format{}; }
+    STRATA_DEVICE kv_format v_format(const flash_attn_args & a) { return Typed ? a.v_format : kv_format{}; }
+    static constexpr uint32_t k_size = DK, v_size = DV;                  // head sizes
+    static constexpr uint32_t k_padded = (DK + 15) / 16 * 16;
+    static constexpr uint32_t v_padded = (DV + 15) / 16 * 16;
+    static constexpr uint32_t keys = DK <= 64 ? 64 : DK <= 256 ? 32 : 16;   // a step
+    static constexpr uint32_t parts = k_padded <= 128 ? 1 : k_padded <= 256 ? 2 : 4;   // waves that share 16 rows
+    static constexpr uint32_t k_tiles = k_padded / parts / 16;           // 16-channel tiles of a wave
+    static constexpr uint32_t v_tiles = v_padded / parts / 16;
+    static constexpr uint32_t groups = parts > 2 ? 2 : 4;                // of 16 rows
     static constexpr uint32_t rows = groups * 16;
     static constexpr uint32_t waves = groups * parts;
     static constexpr uint32_t threads = waves * 32;
     static constexpr uint32_t key_tiles = keys / 16;
-    static constexpr uint32_t k_pitch = padded + 8;                      // halves; 16 bytes of padding against bank conflicts
+    static constexpr uint32_t k_pitch = k_padded + 8;                    // halves; 16 bytes of padding against bank conflicts
     static constexpr uint32_t v_pitch = keys + 8;
-    // Staging of K: 16 bytes a thread and pass.
-    static constexpr uint32_t k_chunks = D / 8;
+    // Staging of K: 8 channels a thread and pass.
+    static constexpr uint32_t k_chunks = DK / 8;
     static constexpr uint32_t k_rows = threads / k_chunks < keys ? threads / k_chunks : keys;
     static constexpr uint32_t k_passes = (keys + k_rows - 1) / k_rows;
     // Staging of V: a thread transposes 8 keys by 4 channels.
-    static constexpr uint32_t v_units = keys / 8 * (D / 4);
-    static_assert(padded % (16 * parts) == 0 && D % 8 == 0 && v_units <= threads);
+    static constexpr uint32_t v_units = keys / 8 * (DV / 4);
+    // The next tile waits in registers while this one is used, where they suffice for that.
+    static constexpr bool ahead = !Typed || k_tiles + v_tiles < 16;
+    static_assert(k_padded % (16 * parts) == 0 && v_padded % (16 * parts) == 0 && DK % 8 == 0 && DV % 8 == 0 && v_units <= threads);
 };
 
 template <class Shape>
 struct tile_lds {
     alignas(16) half k[Shape::keys * Shape::k_pitch];
-    alignas(16) half v[Shape::padded * Shape::v_pitch];
-    // Scores of half the head size, exchanged between the two waves of a row group.
-    alignas(16) float4v scores[Shape::parts == 2 ? Shape::waves * Shape::key_tiles * 2 * 32 : 1];
+    alignas(16) half v[Shape::v_padded * Shape::v_pitch];
+    // Scores of a part of the head size, exchanged between the waves of a row group.
+    alignas(16) float4v scores[Shape::parts > 1 ? Shape::waves * Shape::key_tiles * 2 * 32 : 1];
     uint32_t active[2][Shape::waves];
 };
 
@@ -54,18 +63,19 @@ STRATA_DEVICE half16 load_fragment(const half * row) {
     return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
-/// One thread's share of a tile of K and V on its way from global memory to LDS.
+/// One thread's share of a tile of K and V on its way from global memory to LDS, as it lies in memory.
 template <class Shape>
 struct staging {
     uint4v k[Shape::k_passes];
-    uint2v v[8];
+    kv_fours<8> v;
 };
 
-/// The thread's share of a tile: rows of K (k_row + i k_rows) at one 16-byte chunk; 8 keys by 4 channels of V.
+/// The thread's share of a tile: rows of K (k_row + i k_rows) at one 8-channel chunk; 8 keys by 4 channels of V.
 template <class Shape>
 struct share {
     uint32_t k_row, k_chunk, v_key, v_channel;
     bool has_k, has_v;
+    kv_place k_place, v_place;
 };
 
 /// False if row `i` of the share lies behind the tile.
@@ -75,67 +85,85 @@ STRATA_DEVICE bool has_k_row(const share<Shape> & mine, uint32_t i) {
 }
 
 template <class Shape>
-STRATA_DEVICE share<Shape> share_of(uint32_t thread) {
-    constexpr uint32_t v_groups = Shape::head_size / 4;
-    return {thread / Shape::k_chunks, thread % Shape::k_chunks, (thread / 2 / v_groups * 2 + thread % 2) * 8, thread / 2 % v_groups * 4,
-            Shape::k_rows * Shape::k_chunks == Shape::threads || thread < Shape::k_rows * Shape::k_chunks,
-            Shape::v_units == Shape::threads || thread < Shape::v_units};
+STRATA_DEVICE share<Shape> share_of(const flash_attn_args & a, uint32_t thread) {
+    constexpr uint32_t v_groups = Shape::v_size / 4;
+    share<Shape> mine = {};
+    mine.k_row = thread / Shape::k_chunks;
+    mine.k_chunk = thread % Shape::k_chunks;
+    mine.v_key = (thread / 2 / v_groups * 2 + thread % 2) * 8;
+    mine.v_channel = thread / 2 % v_groups * 4;
+    mine.has_k = Shape::k_rows * Shape::k_chunks == Shape::threads || thread < Shape::k_rows * Shape::k_chunks;
+    mine.has_v = Shape::v_units == Shape::threads || thread < Shape::v_units;
+    mine.k_place = place_of(Shape::k_format(a), mine.k_chunk * 8);
+    mine.v_place = place_of(Shape::v_format(a), mine.v_channel);
+    return mine;
 }
 
-/// Loads the thread's share of the tile that starts at `key`, of which `count` keys exist; the last one stands in for the others.
-template <class Shape>
-STRATA_DEVICE void fetch(staging<Shape> & s, const share<Shape> & mine, const flash_attn_args & a, const char * k, const char * v, uint32_t key,
-                         uint32_t count) {
-    const uint32_t k_nb = static_cast<uint32_t>(a.k_nb[0]);
-    const uint32_t v_nb = static_cast<uint32_t>(a.v_nb[0]);
-    k += key * a.k_nb[0];
-    v += key * a.v_nb[0];
-    uint32_t k_offset[Shape::k_passes], v_offset[8];
-    for (uint32_t i = 0; i < Shape::k_passes; ++i) {
-        k_offset[i] = mine.k_row * k_nb + mine.k_chunk * 16 + i * Shape::k_rows * k_nb;
-    }
-    for (uint32_t i = 0; i < 8; ++i) {
-        v_offset[i] = mine.v_key * v_nb + mine.v_channel * 2 + i * v_nb;
-    }
-    if (count < Shape::keys) {
-        for (uint32_t i = 0; i < Shape::k_passes; ++i) {
-            k_offset[i] = min(k_offset[i], (count - 1) * k_nb + mine.k_chunk * 16);
+/// Offsets of `N` rows of a share from the first row of a tile, of which `count` exist; the last one stands in for the others.
+template <class Shape, uint32_t N>
+struct row_offsets {
+    uint32_t at[N];
+
+    STRATA_DEVICE row_offsets of(uint32_t first, uint32_t step, uint64_t stride, const kv_place & place, uint32_t count) {
+        const uint32_t nb = static_cast<uint32_t>(stride);
+        if constexpr (!Shape::ahead) {
+            first = recomputed(first);   // else the offsets would occupy registers all the time
         }
-        for (uint32_t i = 0; i < 8; ++i) {
-            v_offset[i] = min(v_offset[i], (count - 1) * v_nb + mine.v_channel * 2);
+        row_offsets r;
+        for (uint32_t i = 0; i < N; ++i) {
+            r.at[i] = first * nb + place.offset + i * step * nb;
         }
-    }
-    if (mine.has_k) {
-        for (uint32_t i = 0; i < Shape::k_passes; ++i) {
-            if (has_k_row(mine, i)) {
-                s.k[i] = load<uint4v>(k, k_offset[i]);
+        if (count < Shape::keys) {
+            for (uint32_t i = 0; i < N; ++i) {
+                r.at[i] = min(r.at[i], (count - 1) * nb + place.offset);
             }
         }
+        return r;
     }
-    if (mine.has_v) {
-        for (uint32_t i = 0; i < 8; ++i) {
-            s.v[i] = load<uint2v>(v, v_offset[i]);
-        }
+};
+
+/// Loads the thread's share of the tile of K that begins at `k`.
+template <class Shape>
+STRATA_DEVICE void fetch_keys(staging<Shape> & s, const share<Shape> & mine, const flash_attn_args & a, const char * k, uint32_t count) {
+    const auto offsets = row_offsets<Shape, Shape::k_passes>::of(mine.k_row, Shape::k_rows, a.k_nb[0], mine.k_place, count);
+    if (mine.has_k) {
+        load_eights<Shape::k_passes>(Shape::k_format(a), k, s.k, [&](uint32_t) { return mine.k_place; }, [&](uint32_t i) { return offsets.at[i]; },
+                                     [&](uint32_t i) { return has_k_row(mine, i); });
     }
 }
 
 template <class Shape>
-STRATA_DEVICE void store_tiles(const staging<Shape> & s, const share<Shape> & mine, tile_lds<Shape> & lds) {
+STRATA_DEVICE void fetch_values(staging<Shape> & s, const share<Shape> & mine, const flash_attn_args & a, const char * v, uint32_t count) {
+    const auto offsets = row_offsets<Shape, 8>::of(mine.v_key, 1, a.v_nb[0], mine.v_place, count);
+    if (mine.has_v) {
+        load_fours(Shape::v_format(a), v, s.v, mine.v_place, [&](uint32_t i) { return offsets.at[i]; });
+    }
+}
+
+/// Decodes the share of K and puts it into LDS.
+template <class Shape>
+STRATA_DEVICE void store_keys(staging<Shape> & s, const share<Shape> & mine, const flash_attn_args & a, tile_lds<Shape> & lds) {
     if (mine.has_k) {
+        decode_eights<Shape::k_passes>(Shape::k_format(a), s.k, [&](uint32_t) { return mine.k_place; });
         for (uint32_t i = 0; i < Shape::k_passes; ++i) {
             if (has_k_row(mine, i)) {
                 *reinterpret_cast<uint4v *>(lds.k + tile_position(mine.k_row + i * Shape::k_rows) * Shape::k_pitch + mine.k_chunk * 8) = s.k[i];
             }
         }
     }
+}
+
+template <class Shape>
+STRATA_DEVICE void store_values(staging<Shape> & s, const share<Shape> & mine, const flash_attn_args & a, tile_lds<Shape> & lds) {
     if (mine.has_v) {
+        decode_fours(Shape::v_format(a), s.v, mine.v_place);
         // Neighbouring channels of an aligned group of four lie two rows apart.
         half * to = lds.v + tile_position(mine.v_channel) * Shape::v_pitch + mine.v_key;
         for (uint32_t word = 0; word < 2; ++word) {
             uint4v even, odd;
             for (uint32_t i = 0; i < 4; ++i) {
-                even[i] = pack_low(s.v[2 * i][word], s.v[2 * i + 1][word]);
-                odd[i] = pack_high(s.v[2 * i][word], s.v[2 * i + 1][word]);
+                even[i] = pack_low(s.v.words[2 * i][word], s.v.words[2 * i + 1][word]);
+                odd[i] = pack_high(s.v.words[2 * i][word], s.v.words[2 * i + 1][word]);
             }
             *reinterpret_cast<uint4v *>(to + 4 * word * Shape::v_pitch) = even;
             *reinterpret_cast<uint4v *>(to + (4 * word + 2) * Shape::v_pitch) = odd;
@@ -171,10 +199,11 @@ STRATA_DEVICE uint4v tail_mask(const char * mask, uint32_t offset, int32_t count
     return words;
 }
 
-template <uint32_t D>
+template <uint32_t DK, uint32_t DV, bool Typed>
 STRATA_DEVICE void attention_tile(const flash_attn_args & a) {
-    using shape = tile_shape<D>;
-    constexpr uint32_t tiles = shape::part_tiles;
+    using shape = tile_shape<DK, DV, Typed>;
+    constexpr uint32_t k_tiles = shape::k_tiles;
+    constexpr uint32_t v_tiles = shape::v_tiles;
     constexpr uint32_t key_tiles = shape::key_tiles;
     __shared__ tile_lds<shape> lds;
 
@@ -194,14 +223,14 @@ STRATA_DEVICE void attention_tile(const flash_attn_args & a) {
     const query_row where = unpack_row(a, kv_head, row < n_rows ? row : n_rows - 1);
 
     // Q^T as B fragments, scaled.
-    half16 q[tiles];
+    half16 q[k_tiles];
     {
         const char * source = static_cast<const char *>(a.q) + where.query * a.q_nb[0] + where.head * a.q_nb[1] + batch * a.q_nb[2];
-        for (uint32_t t = 0; t < tiles; ++t) {
-            const uint32_t channel = (part * tiles + t) * 16;
+        for (uint32_t t = 0; t < k_tiles; ++t) {
+            const uint32_t channel = (part * k_tiles + t) * 16;
             for (uint32_t i = 0; i < 4; ++i) {
                 float4v values = {0, 0, 0, 0};
-                if (D % 16 == 0 || channel + 4 * i < D) {
+                if (DK % 16 == 0 || channel + 4 * i < DK) {
                     values = load<float4v>(source, (channel + 4 * i) * 4);
                 }
                 for (uint32_t j = 0; j < 4; ++j) {
@@ -210,10 +239,10 @@ STRATA_DEVICE void attention_tile(const flash_attn_args & a) {
             }
         }
     }
-    if constexpr (D % 16 != 0) {
+    if constexpr (DK % 16 != 0) {
         // The padding channels of K meet a zero of Q; they must be numbers. Staging never writes them.
         for (uint32_t i = thread_x(); i < shape::keys; i += shape::threads) {
-            *reinterpret_cast<uint4v *>(lds.k + i * shape::k_pitch + D) = uint4v{0, 0, 0, 0};
+            *reinterpret_cast<uint4v *>(lds.k + i * shape::k_pitch + DK) = uint4v{0, 0, 0, 0};
         }
     }
 
@@ -223,9 +252,9 @@ STRATA_DEVICE void attention_tile(const flash_attn_args & a) {
     const uint32_t mask_row = mask ? mask_offset(a, batch, where) + upper * 16 : 0;
     const float slope = mask_scale(a, where.head);
 
-    const share<shape> staged = share_of<shape>(thread_x());
-    float8 out[tiles];
-    for (uint32_t t = 0; t < tiles; ++t) {
+    const share<shape> staged = share_of<shape>(a, thread_x());
+    float8 out[v_tiles];
+    for (uint32_t t = 0; t < v_tiles; ++t) {
         out[t] = float8{0, 0, 0, 0, 0, 0, 0, 0};
     }
     float maximum = lowest_max;
@@ -260,14 +289,32 @@ STRATA_DEVICE void attention_tile(const flash_attn_args & a) {
         mine = uniform(mine);
 
         staging<shape> next;
-        if (todo != 0) {
+        const auto fetch_keys_of = [&](staging<shape> & to, uint32_t block) {
+            fetch_keys(to, staged, a, k + (first_key + block * shape::keys) * a.k_nb[0], left - block * shape::keys);
+        };
+        const auto fetch_values_of = [&](staging<shape> & to, uint32_t block) {
+            fetch_values(to, staged, a, v + (first_key + block * shape::keys) * a.v_nb[0], left - block * shape::keys);
+        };
+        if (shape::ahead && todo != 0) {
             const uint32_t block = __builtin_ctz(todo);
-            fetch(next, staged, a, k, v, first_key + block * shape::keys, left - block * shape::keys);
+            fetch_keys_of(next, block);
+            fetch_values_of(next, block);
         }
         while (todo != 0) {
             const uint32_t block = __builtin_ctz(todo);
             todo &= todo - 1;
-            store_tiles(next, staged, lds);
+            if constexpr (shape::ahead) {
+                store_keys(next, staged, a, lds);
+                store_values(next, staged, a, lds);
+            } else {
+                staging<shape> now;
+                fetch_keys_of(now, block);
+                store_keys(now, staged, a, lds);
+                keep_order();
+                fetch_values_of(now, block);
+                store_values(now, staged, a, lds);
+                keep_order();
+            }
             lds_barrier();
             const bool active = mine >> block & 1;
             const uint32_t key = first_key + block * shape::keys;
@@ -285,9 +332,10 @@ STRATA_DEVICE void attention_tile(const flash_attn_args & a) {
                     }
                 }
             }
-            if (todo != 0) {
+            if (shape::ahead && todo != 0) {
                 const uint32_t following = __builtin_ctz(todo);
-                fetch(next, staged, a, k, v, first_key + following * shape::keys, left - following * shape::keys);
+                fetch_keys_of(next, following);
+                fetch_values_of(next, following);
             }
 
             float8 s[key_tiles];
@@ -295,27 +343,32 @@ STRATA_DEVICE void attention_tile(const flash_attn_args & a) {
                 for (uint32_t i = 0; i < key_tiles; ++i) {
                     s[i] = float8{0, 0, 0, 0, 0, 0, 0, 0};
                 }
-                for (uint32_t t = 0; t < tiles; ++t) {
+                for (uint32_t t = 0; t < k_tiles; ++t) {
                     for (uint32_t i = 0; i < key_tiles; ++i) {
-                        s[i] = wmma(load_fragment(lds.k + (i * 16 + column) * shape::k_pitch + (part * tiles + t) * 16), q[t], s[i]);
+                        s[i] = wmma(load_fragment(lds.k + (i * 16 + column) * shape::k_pitch + (part * k_tiles + t) * 16), q[t], s[i]);
                     }
                 }
-                if constexpr (shape::parts == 2) {
+                if constexpr (shape::parts > 1) {
                     for (uint32_t i = 0; i < key_tiles * 2; ++i) {
                         lds.scores[(wave * key_tiles * 2 + i) * 32 + lane_id()] =
                             float4v{s[i / 2][i % 2 * 4], s[i / 2][i % 2 * 4 + 1], s[i / 2][i % 2 * 4 + 2], s[i / 2][i % 2 * 4 + 3]};
                     }
                 }
             }
-            if constexpr (shape::parts == 2) {
+            if constexpr (shape::parts > 1) {
                 lds_barrier();
             }
             if (active) {
-                if constexpr (shape::parts == 2) {
+                if constexpr (shape::parts > 1) {
+                    // Added in the same order by all.
                     for (uint32_t i = 0; i < key_tiles * 2; ++i) {
-                        const float4v other = lds.scores[((wave ^ 1) * key_tiles * 2 + i) * 32 + lane_id()];
+                        const float4v * from = lds.scores + (group * shape::parts * key_tiles * 2 + i) * 32 + lane_id();
+                        float4v total = *from;
+                        for (uint32_t p = 1; p < shape::parts; ++p) {
+                            total += from[p * key_tiles * 2 * 32];
+                        }
                         for (uint32_t j = 0; j < 4; ++j) {
-                            s[i / 2][i % 2 * 4 + j] += other[j];
+                            s[i / 2][i % 2 * 4 + j] = total[j];
                         }
                     }
                 }
@@ -347,7 +400,7 @@ STRATA_DEVICE void attention_tile(const flash_attn_args & a) {
                     const float factor = exp2_fast(maximum - moved);
                     maximum = moved;
                     sum *= factor;
-                    for (uint32_t t = 0; t < tiles; ++t) {
+                    for (uint32_t t = 0; t < v_tiles; ++t) {
                         out[t] *= factor;
                     }
                 }
@@ -367,9 +420,9 @@ STRATA_DEVICE void attention_tile(const flash_attn_args & a) {
                     }
                     p[i] = bit_cast<half16>(words);
                 }
-                for (uint32_t t = 0; t < tiles; ++t) {
+                for (uint32_t t = 0; t < v_tiles; ++t) {
                     for (uint32_t i = 0; i < key_tiles; ++i) {
-                        out[t] = wmma(load_fragment(lds.v + ((part * tiles + t) * 16 + column) * shape::v_pitch + i * 16), p[i], out[t]);
+                        out[t] = wmma(load_fragment(lds.v + ((part * v_tiles + t) * 16 + column) * shape::v_pitch + i * 16), p[i], out[t]);
                     }
                 }
             }
@@ -383,18 +436,18 @@ STRATA_DEVICE void attention_tile(const flash_attn_args & a) {
         char * base;
         float factor = 1.0f;
         if (a.n_splits == 1) {
-            base = static_cast<char *>(a.dst) + to * (D * 4);
+            base = static_cast<char *>(a.dst) + to * (DV * 4);
             factor = final_factor(a.sinks, where.head, maximum, sum);
         } else {
             const uint64_t slot = static_cast<uint64_t>(split) * (a.n_batch * a.n_q * a.n_head) + to;
-            base = reinterpret_cast<char *>(a.partial + slot * D);
+            base = reinterpret_cast<char *>(a.partial + slot * DV);
             if (part == 0 && upper == 0) {
                 store(a.partial_max + slot * 2, 0, float2v{maximum, sum});
             }
         }
-        for (uint32_t t = 0; t < tiles; ++t) {
-            const uint32_t channel = (part * tiles + t) * 16 + upper * 8;
-            if (D % 16 == 0 || channel < D) {
+        for (uint32_t t = 0; t < v_tiles; ++t) {
+            const uint32_t channel = (part * v_tiles + t) * 16 + upper * 8;
+            if (DV % 16 == 0 || channel < DV) {
                 const float8 o = out[t] * factor;
                 store(base, channel * 4, float4v{o[0], o[1], o[2], o[3]});
                 store(base, channel * 4 + 16, float4v{o[4], o[5], o[6], o[7]});
@@ -405,15 +458,24 @@ STRATA_DEVICE void attention_tile(const flash_attn_args & a) {
 
 }  // namespace strata::attention
 
-#define STRATA_ATTENTION_TILE(D)                                                               \
-    STRATA_KERNEL(strata::attention::tile_shape<D>::threads)                                   \
-    void flash_attn_tile_d##D(strata::flash_attn_args a) { strata::attention::attention_tile<D>(a); }
+#define STRATA_ATTENTION_TILE_KERNEL(DK, DV, suffix, typed)                \
+    STRATA_KERNEL((strata::attention::tile_shape<DK, DV, typed>::threads)) \
+    void flash_attn_tile_k##DK##_v##DV##suffix(strata::flash_attn_args a) { strata::attention::attention_tile<DK, DV, typed>(a); }
 
-STRATA_ATTENTION_TILE(40)
-STRATA_ATTENTION_TILE(64)
-STRATA_ATTENTION_TILE(72)
-STRATA_ATTENTION_TILE(80)
-STRATA_ATTENTION_TILE(96)
-STRATA_ATTENTION_TILE(112)
-STRATA_ATTENTION_TILE(128)
-STRATA_ATTENTION_TILE(256)
+#define STRATA_ATTENTION_TILE(DK, DV)                      \
+    STRATA_ATTENTION_TILE_KERNEL(DK, DV, , false)          \
+    STRATA_ATTENTION_TILE_KERNEL(DK, DV, _typed, true)
+
+STRATA_ATTENTION_TILE(40, 40)
+STRATA_ATTENTION_TILE(64, 64)
+STRATA_ATTENTION_TILE(72, 72)
+STRATA_ATTENTION_TILE(80, 80)
+STRATA_ATTENTION_TILE(96, 96)
+STRATA_ATTENTION_TILE(112, 112)
+STRATA_ATTENTION_TILE(128, 128)
+STRATA_ATTENTION_TILE(192, 128)
+STRATA_ATTENTION_TILE(192, 192)
+STRATA_ATTENTION_TILE(256, 256)
+STRATA_ATTENTION_TILE(320, 256)
+STRATA_ATTENTION_TILE(512, 512)
+STRATA_ATTENTION_TILE(576, 512)

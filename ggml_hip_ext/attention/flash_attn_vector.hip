@@ -2,14 +2,17 @@
 // and value is read once for all of them. A group of lanes shares a key, each lane holding 8-channel chunks of it, 16 bytes a load;
 // scores are summed over the group by DPP. Every group keeps its own online softmax over its keys (the groups of the four
 // waves take turns), merged at the end through LDS. Long sequences are split over workgroups and combined by a second kernel.
+// Keys and values of other types than f16 become f16 in registers.
 #include "flash_attn.h"
+#include "strata/kv.h"
 
 namespace strata::attention {
 
-template <uint32_t D, uint32_t R>
+/// `Typed`: keys and values have the types that the arguments say; else they are f16.
+template <uint32_t D, uint32_t R, bool Typed>
 struct vector_shape {
     static constexpr uint32_t chunks = D / 8;
-    // Lanes a key. More rows need more registers a channel, hence fewer channels a lane.
+    // Lanes a key. More rows, and decoding, need more registers a channel, hence fewer channels a lane.
     static constexpr uint32_t lanes_for(uint32_t chunks_a_lane) {
         uint32_t lanes = 1;
         while (lanes * chunks_a_lane < chunks) {
@@ -17,7 +20,7 @@ struct vector_shape {
         }
         return lanes;
     }
-    static constexpr uint32_t lanes = lanes_for(R > 4 ? 1 : D % 128 == 0 || D == 64 ? 2 : D == 96 ? 3 : 1);
+    static constexpr uint32_t lanes = lanes_for(R > 4 || Typed ? 1 : D % 128 == 0 || D == 64 ? 2 : D == 96 ? 3 : 1);
     static constexpr uint32_t lane_chunks = (chunks + lanes - 1) / lanes;
     static constexpr uint32_t groups = 32 / lanes;
     static constexpr uint32_t unroll = 4;  // keys of a group in flight
@@ -65,13 +68,15 @@ STRATA_DEVICE uint2v tail_mask(const char * mask, uint32_t offset, int32_t count
     return words;
 }
 
-template <uint32_t D, uint32_t R>
+template <uint32_t D, uint32_t R, bool Typed>
 STRATA_DEVICE void attention_vector(const flash_attn_args & a) {
-    using shape = vector_shape<D, R>;
+    using shape = vector_shape<D, R, Typed>;
     constexpr uint32_t chunks = shape::lane_chunks;
     constexpr uint32_t unroll = shape::unroll;
     static_assert(unroll == 4);
     __shared__ vector_lds<shape, R> lds;
+    const kv_format k_format = Typed ? a.k_format : kv_format{};
+    const kv_format v_format = Typed ? a.v_format : kv_format{};
 
     const uint32_t wave = uniform(thread_x() / 32);
     const uint32_t group = lane_id() / shape::lanes;
@@ -95,10 +100,13 @@ STRATA_DEVICE void attention_vector(const flash_attn_args & a) {
     }
 
     // Chunk j of this lane covers channels 8 (j lanes + member) and following; chunks behind the head read the first one, times 0.
-    uint32_t chunk_bytes[chunks];
+    uint32_t chunk_channel[chunks];
+    kv_place k_place[chunks], v_place[chunks];
     for (uint32_t j = 0; j < chunks; ++j) {
         const uint32_t chunk = j * shape::lanes + member;
-        chunk_bytes[j] = shape::padded == D || chunk < shape::chunks ? chunk * 16 : 0;
+        chunk_channel[j] = shape::padded == D || chunk < shape::chunks ? chunk * 8 : 0;
+        k_place[j] = place_of(k_format, chunk_channel[j]);
+        v_place[j] = place_of(v_format, chunk_channel[j]);
     }
     half2 q[R][chunks][4];
     float slope[R];
@@ -109,7 +117,7 @@ STRATA_DEVICE void attention_vector(const flash_attn_args & a) {
             const bool exists = shape::padded == D || j * shape::lanes + member < shape::chunks;
             const float scale = exists ? a.q_scale : 0.0f;
             for (uint32_t i = 0; i < 2; ++i) {
-                const float4v x = load<float4v>(source, chunk_bytes[j] * 2 + i * 16) * scale;
+                const float4v x = load<float4v>(source, chunk_channel[j] * 4 + i * 16) * scale;
                 q[r][j][2 * i] = half2{static_cast<half>(x[0]), static_cast<half>(x[1])};
                 q[r][j][2 * i + 1] = half2{static_cast<half>(x[2]), static_cast<half>(x[3])};
             }
@@ -177,21 +185,24 @@ STRATA_DEVICE void attention_vector(const flash_attn_args & a) {
         const char * v_first = v + first * a.v_nb[0];
         const uint32_t last = end - 1 - first;
         uint32_t k_offset[unroll], v_offset[unroll];
+        const uint32_t group_row = Typed ? recomputed(group * unroll) : group * unroll;   // else the offsets would occupy registers all the time
         for (uint32_t u = 0; u < unroll; ++u) {
-            const uint32_t row = partial ? min(group * unroll + u, last) : group * unroll + u;
+            const uint32_t row = partial ? min(group_row + u, last) : group_row + u;
             k_offset[u] = row * k_nb;
             v_offset[u] = row * v_nb;
         }
         uint4v keys[unroll][chunks], values[unroll][chunks];
-        for (uint32_t u = 0; u < unroll; ++u) {
-            for (uint32_t j = 0; j < chunks; ++j) {
-                keys[u][j] = load<uint4v>(k_first, k_offset[u] + chunk_bytes[j]);
-            }
-        }
-        for (uint32_t u = 0; u < unroll; ++u) {
-            for (uint32_t j = 0; j < chunks; ++j) {
-                values[u][j] = load<uint4v>(v_first, v_offset[u] + chunk_bytes[j]);
-            }
+        const auto all = [](uint32_t) { return true; };
+        const auto k_at = [&](uint32_t i) { return k_place[i % chunks]; };
+        const auto v_at = [&](uint32_t i) { return v_place[i % chunks]; };
+        load_eights<unroll * chunks>(k_format, k_first, keys[0], k_at, [&](uint32_t i) { return k_offset[i / chunks] + k_at(i).offset; }, all);
+        const auto load_values = [&] {
+            load_eights<unroll * chunks>(v_format, v_first, values[0], v_at, [&](uint32_t i) { return v_offset[i / chunks] + v_at(i).offset; }, all);
+        };
+        if constexpr (Typed) {
+            decode_eights<unroll * chunks>(k_format, keys[0], k_at);
+        } else {
+            load_values();
         }
 
         float s[R][unroll];
@@ -234,6 +245,12 @@ STRATA_DEVICE void attention_vector(const flash_attn_args & a) {
                     }
                 }
             }
+        }
+        if constexpr (Typed) {
+            // Not earlier: registers are short.
+            keep_order();
+            load_values();
+            decode_eights<unroll * chunks>(v_format, values[0], v_at);
         }
         // Two keys at a time: weights and values as f16 pairs.
         for (uint32_t u = 0; u < unroll; u += 2) {
@@ -352,16 +369,19 @@ STRATA_DEVICE void attention_combine(const flash_attn_combine_args & a) {
 
 }  // namespace strata::attention
 
-#define STRATA_ATTENTION_VECTOR(D, R)                               \
-    STRATA_KERNEL((strata::attention::vector_shape<D, R>::threads)) \
-    void flash_attn_vector_d##D##_r##R(strata::flash_attn_args a) { strata::attention::attention_vector<D, R>(a); }
+#define STRATA_ATTENTION_VECTOR(D, R, suffix, typed)                \
+    STRATA_KERNEL((strata::attention::vector_shape<D, R, typed>::threads)) \
+    void flash_attn_vector_d##D##_r##R##suffix(strata::flash_attn_args a) { strata::attention::attention_vector<D, R, typed>(a); }
 
-#define STRATA_ATTENTION_VECTOR_ROWS(D) \
-    STRATA_ATTENTION_VECTOR(D, 1)       \
-    STRATA_ATTENTION_VECTOR(D, 2)       \
-    STRATA_ATTENTION_VECTOR(D, 3)       \
-    STRATA_ATTENTION_VECTOR(D, 4)       \
-    STRATA_ATTENTION_VECTOR(D, 8)
+#define STRATA_ATTENTION_VECTOR_ROWS(D)         \
+    STRATA_ATTENTION_VECTOR(D, 1, , false)      \
+    STRATA_ATTENTION_VECTOR(D, 2, , false)      \
+    STRATA_ATTENTION_VECTOR(D, 3, , false)      \
+    STRATA_ATTENTION_VECTOR(D, 4, , false)      \
+    STRATA_ATTENTION_VECTOR(D, 8, , false)      \
+    STRATA_ATTENTION_VECTOR(D, 1, _typed, true) \
+    STRATA_ATTENTION_VECTOR(D, 4, _typed, true) \
+    STRATA_ATTENTION_VECTOR(D, 8, _typed, true)
 
 STRATA_ATTENTION_VECTOR_ROWS(40)
 STRATA_ATTENTION_VECTOR_ROWS(64)

@@ -1,13 +1,11 @@
-"""FLASH_ATTN_EXT against a float64 reference: both kernels (tiles, vector), split keys, masks, views of a larger cache."""
+"""FLASH_ATTN_EXT against a float64 reference: all kernels (tiles, vector, any), types of the cache, split keys, masks, views of a larger cache."""
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from support.alibi import alibi_slopes
 from support.ggml import ffi, lib
-from support.ops import Graph, new_rng, nmse
-from support.paths import ROOT
-from support.process import run_python
+from support.ops import Graph, Quantized, new_rng, nmse
 
 # Queries and weights are rounded to f16, sums are f32: errors of 2^-12 in a few hundred independent terms.
 LIMIT = 1e-6
@@ -28,6 +26,9 @@ class Case:
     sinks: bool = False
     scale: float | None = None
     spread: float = 1.0  # standard deviation of Q
+    dv: int = 0  # head size of V, if not d
+    k_type: str = "f16"
+    v_type: str = "f16"
 
     def __str__(self):
         return "-".join(f"{name}{value}" for name, value in vars(self).items() if value != type(self).__dataclass_fields__[name].default)
@@ -57,6 +58,7 @@ def make_mask(case: Case, rng) -> np.ndarray | None:
 
 def reference(case: Case, q, k, v, mask, sinks, scale) -> np.ndarray:
     """(batches, n_q, heads, d) float64, from (batches, tokens, heads, d) each."""
+    q, k, v = (x.values if isinstance(x, Quantized) else x for x in (q, k, v))
     q, k, v = (x.astype(np.float64) for x in (q, k, v))
     n_heads = q.shape[2]
     k, v = np.repeat(k, case.gqa, axis=2), np.repeat(v, case.gqa, axis=2)
@@ -80,10 +82,18 @@ def reference(case: Case, q, k, v, mask, sinks, scale) -> np.ndarray:
 def attention(case: Case, q, k, v, mask, sinks, scale, room: int = 3) -> np.ndarray:
     """The same on the device. K and V are views of caches with `room` more tokens, which are NaN; Q is permuted as llama.cpp's."""
     def cache(g, x):
-        batches, tokens, heads, d = x.shape
-        full = np.full((batches, tokens + room, heads, d), np.nan, np.float16)
-        full[:, :tokens] = x
-        t = g.input(full)
+        if isinstance(x, Quantized):  # behind the view, every byte is 0xff: NaN as the scale of a block
+            batches, tokens, heads, d = x.values.shape
+            full = np.full((batches, tokens + room, *x.raw.shape[2:]), 0xFF, np.uint8)
+            full[:, :tokens] = x.raw
+            t = g.tensor([d, heads, tokens + room, batches], x.type)
+            g._inputs.append((t, full))
+            lib.ggml_set_input(t)
+        else:
+            batches, tokens, heads, d = x.shape
+            full = np.full((batches, tokens + room, heads, d), np.nan, x.dtype)
+            full[:, :tokens] = x
+            t = g.input(full)
         return g.view_4d(t, d, tokens, heads, batches, t.nb[2], t.nb[1], t.nb[3], 0)
 
     with Graph() as g:
@@ -92,12 +102,19 @@ def attention(case: Case, q, k, v, mask, sinks, scale, room: int = 3) -> np.ndar
         if sinks is not None:
             lib.ggml_flash_attn_ext_add_sinks(out, g.input(sinks))
         lib.ggml_flash_attn_ext_set_prec(out, lib.GGML_PREC_F32)
-        return g.run(out).reshape(q.shape)
+        return g.run(out).reshape(*q.shape[:-1], -1)
+
+
+def cache_data(rng, shape, type: str):
+    """Random keys or values as an array or a Quantized."""
+    x = rng.standard_normal(shape).astype(np.float32)
+    return x if type == "f32" else x.astype(np.float16) if type == "f16" else Quantized(x, type)
 
 
 def inputs(case: Case, rng):
     q = (rng.standard_normal((case.batches, case.n_q, case.n_kv_heads * case.gqa, case.d)) * case.spread).astype(np.float32)
-    k, v = (rng.standard_normal((case.batches, case.n_kv, case.n_kv_heads, case.d)).astype(np.float16) for _ in range(2))
+    k, v = (cache_data(rng, (case.batches, case.n_kv, case.n_kv_heads, d), type)
+            for d, type in ((case.d, case.k_type), (case.dv or case.d, case.v_type)))
     sinks = rng.uniform(-10, 10, q.shape[2]).astype(np.float32) if case.sinks else None
     return q, k, v, make_mask(case, rng), sinks, case.scale or case.d**-0.5
 
@@ -200,6 +217,94 @@ def test_not_permuted():
         assert nmse(out, reference(case, *(x.transpose(0, 2, 1, 3) for x in (q, k, v)), None, None, 0.125)) < LIMIT
 
 
+TYPED = ["f32", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "q2_0", "q1_0"]
+
+
+@pytest.mark.parametrize("n_q", [1, 3, 24], ids=lambda n: f"n_q{n}")
+@pytest.mark.parametrize("type", TYPED)
+def test_types(type, n_q):
+    """Each type as keys and as values beside another one: one row, the vector kernel's eight, tiles."""
+    check(Case(128, n_q, 70, n_kv_heads=2, gqa=2 if n_q > 1 else 1, mask="noise", k_type=type, v_type="f16"))
+    check(Case(128, n_q, 70, n_kv_heads=2, gqa=2 if n_q > 1 else 1, mask="noise", k_type="q8_0" if type != "q8_0" else "q4_0", v_type=type))
+
+
+@pytest.mark.parametrize("d, types", [(40, ("bf16", "f32")), (64, ("q8_0", "q8_0")), (72, ("f32", "bf16")), (80, ("bf16", "bf16")),
+                                      (96, ("q4_0", "q5_1")), (112, ("bf16", "f16")), (192, ("q5_0", "q4_1")), (256, ("q8_0", "q4_0"))], ids=str)
+@pytest.mark.parametrize("n_q", [2, 17])
+def test_types_and_head_sizes(d, types, n_q):
+    check(Case(d, n_q, 45, gqa=2, mask="noise", k_type=types[0], v_type=types[1]))
+
+
+@pytest.mark.parametrize("n_q", [1, 40])
+@pytest.mark.parametrize("types", [("q8_0", "q8_0"), ("q4_0", "f16"), ("bf16", "iq4_nl")], ids=str)
+def test_types_split(types, n_q):
+    """Long typed caches: several workgroups, whole and partial blocks of keys, skipped ones."""
+    check(Case(64, n_q, 1100, gqa=4, k_type=types[0], v_type=types[1], mask="holes"))
+
+
+SIZES = [(192, 128), (192, 192), (320, 256), (512, 512), (576, 512)]
+
+
+@pytest.mark.parametrize("n_q, gqa", [(1, 4), (1, 20), (11, 4)], ids=str)
+@pytest.mark.parametrize("d, dv", SIZES)
+def test_large_heads(d, dv, n_q, gqa):
+    check(Case(d, n_q, 50, gqa=gqa, dv=dv, mask="noise"))
+    check(Case(d, n_q, 50, gqa=gqa, dv=dv, mask="causal", sinks=True, k_type="q8_0", v_type="q8_0"))
+
+
+@pytest.mark.parametrize("n_q", [2, 33])
+@pytest.mark.parametrize("d, dv", [(72, 64), (64, 72), (65, 67), (96, 64), (128, 64), (64, 128), (1, 1), (7, 510), (100, 3), (300, 33)])
+def test_any_head_sizes(d, dv, n_q):
+    check(Case(d, n_q, 67, n_kv_heads=2, gqa=2, dv=dv, mask="noise"))
+
+
+@pytest.mark.parametrize("type", ["bf16", "f32"])
+def test_any_head_sizes_of_other_floats(type):
+    check(Case(65, 9, 40, dv=67, mask="noise", k_type=type, v_type=type))
+
+
+def test_v_inside_k():
+    """Multi-head latent attention: V is the beginning of the rows of K."""
+    rng = new_rng()
+    for type in ("f16", "q8_0"):
+        q = rng.standard_normal((1, 2, 16, 576)).astype(np.float32)
+        k = cache_data(rng, (1, 1, 90, 576), type)
+        with Graph() as g:
+            t = g.input(k)
+            v = g.view_4d(t, 512, 90, 1, 1, t.nb[1], t.nb[2], t.nb[3], 0)
+            out = g.run(g.flash_attn_ext(g.permute(g.input(q), 0, 2, 1, 3), t, v, ffi.NULL, 576**-0.5, 0.0, 0.0)).reshape(1, 2, 16, 512)
+        values = (k.values if isinstance(k, Quantized) else k).transpose(0, 2, 1, 3)
+        case = Case(576, 2, 90, gqa=16, mask="none")
+        assert nmse(out, reference(case, q, values, values[..., :512], None, None, 576**-0.5)) < LIMIT
+
+
+@pytest.mark.parametrize("type", ["f32", "bf16"])
+@pytest.mark.parametrize("n_q", [1, 20])
+def test_beyond_half_precision(type, n_q):
+    """Floats that f16 cannot hold saturate."""
+    rng = new_rng()
+    case = Case(64, n_q, 40, mask="none", k_type=type, v_type=type)
+    q, k, v, mask, sinks, scale = inputs(case, rng)
+    big = np.full(v.values.shape if type == "bf16" else v.shape, 3e38, np.float32)
+    big[..., ::2] *= -1
+    out = attention(case, q, k, Quantized(big, "bf16") if type == "bf16" else big, mask, sinks, scale)
+    np.testing.assert_allclose(out, np.broadcast_to(np.where(np.arange(64) % 2, 65504.0, -65504.0), out.shape), rtol=1e-3)
+
+
+@pytest.mark.parametrize("d, n_q, gqa, types", [(64, 1, 4, "f16"), (64, 30, 1, "f16"), (192, 2, 4, "f16"), (128, 20, 1, "q8_0"), (64, 3, 1, "q4_0")])
+def test_masked_blocks_change_nothing(d, n_q, gqa, types):
+    """Keys in front that a sliding window excludes, whatever they hold, leave every bit as it is: as many splits, fewer blocks."""
+    rng = new_rng()
+    case = Case(d, n_q, 448, gqa=gqa, mask="causal", k_type=types, v_type=types)
+    q, k, v, mask, sinks, scale = inputs(case, rng)
+    mask[..., :256] = -np.inf
+    first = attention(case, q, k, v, mask, sinks, scale)
+    assert nmse(first, reference(case, q, k, v, mask, sinks, scale)) < LIMIT
+    tail = [Quantized(x.values[:, 256:], x.type, x.raw[:, 256:]) if isinstance(x, Quantized) else x[:, 256:] for x in (k, v)]
+    short = Case(d, n_q, 192, gqa=gqa, k_type=types, v_type=types)
+    np.testing.assert_array_equal(first, attention(short, q, *tail, mask[..., 256:], sinks, scale))
+
+
 def test_refusals():
     def reason(d=64, dv=None, k_type="f16", v_type="f16", heads=4, kv_heads=2):
         with Graph() as g:
@@ -210,27 +315,9 @@ def test_refusals():
 
     assert reason() is None
     assert reason(d=256) is None
-    assert reason(d=192, dv=128) == "head size"
-    assert reason(d=512) == "head size"
-    assert reason(dv=128) == "head size"
-    assert reason(k_type="q8_0", v_type="q8_0") == "KV type"
-    assert reason(k_type="f32", v_type="f32") == "KV type"
-    assert reason(k_type="f16", v_type="q4_0") == "K and V types differ"
-
-
-def test_without_tiles():
-    """STRATA_DISABLE=flash_attn_tile sends any number of rows through the vector kernel, as on a chip without WMMA."""
-    code = """
-import numpy as np
-import test_attention as t
-from support.ops import new_rng, nmse
-rng = np.random.default_rng(5)
-for case in (t.Case(64, 33, 70, gqa=3), t.Case(256, 20, 300, gqa=2, mask="window")):
-    data = t.inputs(case, rng)
-    out = t.attention(case, *data)
-    assert nmse(out, t.reference(case, *data)) < t.LIMIT
-    print(out.tobytes().hex())
-"""
-    code = f"import sys; sys.path.insert(0, {str(ROOT / 'tests' / 'ops')!r})\n" + code
-    tiles, vector = run_python(code).stdout, run_python(code, STRATA_DISABLE="flash_attn_tile").stdout
-    assert tiles != vector
+    assert reason(d=192, dv=128) is None
+    assert reason(d=64, k_type="q8_0", v_type="q4_1") is None
+    assert reason(d=576, dv=512) is None
+    assert reason(d=577) == reason(d=64, dv=513) == "head size"
+    assert reason(d=256, k_type="q4_K") == "K type"
+    assert reason(d=256, v_type="iq3_s") == "V type"

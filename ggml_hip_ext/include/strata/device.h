@@ -26,7 +26,7 @@ using half = _Float16;
 
 namespace strata {
 
-constexpr uint32_t wave_size = 32;
+constexpr uint32_t wave_size = __AMDGCN_WAVEFRONT_SIZE__;   // 64 on GCN and CDNA
 
 STRATA_DEVICE uint32_t thread_x() { return __builtin_amdgcn_workitem_id_x(); }
 STRATA_DEVICE uint32_t thread_y() { return __builtin_amdgcn_workitem_id_y(); }
@@ -35,14 +35,23 @@ STRATA_DEVICE uint32_t block_x() { return __builtin_amdgcn_workgroup_id_x(); }
 STRATA_DEVICE uint32_t block_y() { return __builtin_amdgcn_workgroup_id_y(); }
 STRATA_DEVICE uint32_t block_z() { return __builtin_amdgcn_workgroup_id_z(); }
 
-/// Lane within the wave, 0..31.
-STRATA_DEVICE uint32_t lane_id() { return __builtin_amdgcn_mbcnt_lo(~0u, 0); }
+/// Lane within the wave.
+STRATA_DEVICE uint32_t lane_id() {
+    const uint32_t low = __builtin_amdgcn_mbcnt_lo(~0u, 0);
+    return wave_size == 32 ? low : __builtin_amdgcn_mbcnt_hi(~0u, low);
+}
 
 /// The value of the first active lane, as a scalar. The argument must be the same in all lanes.
 STRATA_DEVICE uint32_t uniform(uint32_t value) { return __builtin_amdgcn_readfirstlane(value); }
 
 /// True if the condition holds in any active lane; the same in all lanes.
-STRATA_DEVICE bool any_lane(bool condition) { return __builtin_amdgcn_ballot_w32(condition) != 0; }
+STRATA_DEVICE bool any_lane(bool condition) {
+#if __AMDGCN_WAVEFRONT_SIZE__ == 32
+    return __builtin_amdgcn_ballot_w32(condition) != 0;
+#else
+    return __builtin_amdgcn_ballot_w64(condition) != 0;
+#endif
+}
 
 /// The lanes where the condition holds, a bit each; the same in all lanes.
 STRATA_DEVICE uint32_t lanes_where(bool condition) { return __builtin_amdgcn_ballot_w32(condition); }
@@ -67,6 +76,12 @@ STRATA_DEVICE uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 /// The compiler moves no instruction across this point. Costs nothing when it runs; holds down the number of registers.
 STRATA_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
+
+/// The value, of which the compiler no longer knows that it is the same each time: what depends on it is computed where it is needed.
+STRATA_DEVICE uint32_t recomputed(uint32_t value) {
+    asm volatile("" : "+v"(value));
+    return value;
+}
 
 template <class To, class From>
 STRATA_DEVICE To bit_cast(From value) {

@@ -10,6 +10,10 @@ namespace strata {
 template <uint32_t Mask>
 STRATA_DEVICE uint32_t lane_xor(uint32_t value) {
     static_assert(Mask >= 1 && Mask <= 16);
+#ifdef __GFX9__
+    // Neither of the two instructions below exists there. Waves have 64 lanes; each half is on its own.
+    return __builtin_amdgcn_ds_swizzle(value, Mask << 10 | 0x1f);
+#else
     if constexpr (Mask == 16) {
         uint32_t other = __builtin_amdgcn_permlanex16(value, value, 0x76543210u, 0xfedcba98u, true, false);
         // LLVM 19 takes v_permlanex16 for an instruction without ties to other lanes and moves it into the branch that needs the
@@ -19,6 +23,7 @@ STRATA_DEVICE uint32_t lane_xor(uint32_t value) {
     } else {
         return __builtin_amdgcn_update_dpp(0, value, 0x160 + Mask, 0xf, 0xf, true);
     }
+#endif
 }
 
 template <uint32_t Mask>
@@ -108,6 +113,43 @@ STRATA_DEVICE float wave_sums(const float (&values)[Values]) {
         }
         return wave_sums<half_values, Mask / 2>(sums);
     }
+}
+
+/// Sum over a workgroup of `Waves` waves, added in their order, of a value that is the same in all lanes of a wave; the same in all waves.
+/// `parts` is LDS that no other call uses without a barrier in between.
+template <uint32_t Waves>
+STRATA_DEVICE float block_sum(float wave_total, float * parts) {
+    if (lane_id() == 0) {
+        parts[thread_x() / wave_size] = wave_total;
+    }
+    barrier();
+    float sum = 0.0f;
+    for (uint32_t w = 0; w < Waves; ++w) {
+        sum += parts[w];
+    }
+    return sum;
+}
+
+/// The value of the lane `Distance` (1..15) before this one in its row of 16 lanes, 0 if there is none.
+template <uint32_t Distance>
+STRATA_DEVICE float lane_before(float value) {
+    return bit_cast<float>(__builtin_amdgcn_update_dpp(0, bit_cast<uint32_t>(value), 0x110 + Distance, 0xf, 0xf, true));
+}
+
+/// Sum over this lane and all before it.
+STRATA_DEVICE float wave_scan(float value) {
+    value += lane_before<1>(value);
+    value += lane_before<2>(value);
+    value += lane_before<4>(value);
+    value += lane_before<8>(value);
+    const float first_row = lane_value(value, 15);
+    return lane_id() < 16 ? value : value + first_row;
+}
+
+/// The value of the lane before, 0 in the first.
+STRATA_DEVICE float previous_lane(float value) {
+    const float in_row = lane_before<1>(value), first_row = lane_value(value, 15);   // before the choice: all lanes must take part
+    return lane_id() == 16 ? first_row : in_row;
 }
 
 }  // namespace strata

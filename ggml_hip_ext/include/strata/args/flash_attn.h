@@ -1,26 +1,24 @@
 // Arguments of the attention kernels (ggml_hip_ext/attention/flash_attn_*.hip), shared by host and device.
 #pragma once
 
-#ifdef __AMDGCN__
-#include "strata/device.h"
-#else
-#include <cstdint>
-#endif
+#include "strata/args/kv_format.h"
 
 namespace strata {
 
 /// Query rows of one key/value head are packed: row r of a head group is query r / heads_per_kv, head r % heads_per_kv of
 /// the group. Strides are in bytes; nb*[0..2] are ggml's nb[1..3]. Scores are kept in the base-2 domain: q_scale contains log2(e).
 struct flash_attn_args {
-    const void * q;       ///< f32 [D, n_q, n_head, n_batch]
-    const void * k;       ///< f16 [D, n_kv, n_head_kv, n_batch]
-    const void * v;       ///< as k
+    const void * q;       ///< f32 [k_size, n_q, n_head, n_batch]
+    const void * k;       ///< [k_size, n_kv, n_head_kv, n_batch] of k_format
+    const void * v;       ///< [v_size, n_kv, n_head_kv, n_batch] of v_format
     const void * mask;    ///< f16 [n_kv, >= n_q, mask_heads, mask_batches] or null
     const void * sinks;   ///< f32 [n_head] or null
-    void * dst;           ///< f32 [D, n_head, n_q, n_batch], contiguous
-    float * partial;      ///< n_splits > 1: unnormalised sums [n_splits][dst rows][D]
+    void * dst;           ///< f32 [v_size, n_head, n_q, n_batch], contiguous
+    float * partial;      ///< n_splits > 1: unnormalised sums [n_splits][dst rows][v_size]
     float * partial_max;  ///< n_splits > 1: running maximum and sum of weights [n_splits][dst rows][2]
     uint64_t q_nb[3], k_nb[3], v_nb[3], mask_nb[3];
+    kv_format k_format, v_format;
+    uint32_t k_size, v_size;   ///< head sizes
     uint32_t n_q, n_head, n_head_kv, heads_per_kv, n_batch;
     uint32_t n_kv;
     uint32_t mask_heads, mask_batches;
