@@ -9,6 +9,7 @@ extern const op_entry add_id_op;                       // add_id.cpp
 extern const op_entry argsort_op, top_k_op, argmax_op; // sort.cpp
 extern const op_entry get_rows_op, set_rows_op;        // rows.cpp
 extern const op_entry flash_attn_ext_op;               // attention.cpp
+extern const op_entry lightning_indexer_op;            // lightning_indexer.cpp
 extern const op_entry soft_max_op;                     // soft_max.cpp
 extern const op_entry rms_norm_op, norm_op;            // norm.cpp
 extern const op_entry l2_norm_op, group_norm_op;       // norm.cpp
@@ -46,6 +47,7 @@ extern const op_entry timestep_embedding_op;           // generate.cpp
 static const op_entry * const entries[] = {
     &mul_mat_id_op, &add_id_op, &argsort_op, &top_k_op, &argmax_op,
     &mul_mat_op, &get_rows_op, &set_rows_op, &flash_attn_ext_op, &soft_max_op, &rms_norm_op, &rope_op,
+    &lightning_indexer_op,
     &add_op, &sub_op, &mul_op, &div_op, &scale_op, &unary_op, &glu_op, &cont_op, &cpy_op, &dup_op,
     &norm_op, &l2_norm_op, &group_norm_op, &gated_delta_net_op, &ssm_conv_op, &ssm_scan_op, &rwkv_wkv6_op, &rwkv_wkv7_op,
     &gated_linear_attn_op, &cumsum_op, &tri_op, &diag_op, &fill_op, &diag_mask_inf_op, &diag_mask_zero_op, &solve_tri_op,
