@@ -1,6 +1,7 @@
 // MUL_MAT: weights of any supported type times f32 (or, for f16 weights, f16) activations.
 //
-// One to eight columns go through a mat-vec (quantized weights: dot4 against activations quantized once a node), more through WMMA tiles.
+// One to eight columns go through a mat-vec (quantized weights: dot4 against activations quantized once a node), more through WMMA tiles,
+// or, on a card without those instructions, through the mat-vec eight at a time.
 // Dimensions that share a weight matrix become columns of one product: several sequences, or the query heads of one key head, read the
 // weights once.
 #include "ops/mul_mat.h"
@@ -166,11 +167,11 @@ const char * refusal(const device_caps & caps, const ggml_tensor * op) {
         return "more than 65535 matrices";
     }
     if (p.columns > max_mat_vec_columns) {
-        if (!caps.wmma && w->type != GGML_TYPE_F32) {
-            return "more than eight columns need WMMA instructions";
-        }
         if ((p.columns + 15) / 16 > max_grid) {
             return "more than 2^20 columns";
+        }
+        if (!caps.wmma && p.columns / max_mat_vec_columns > max_grid) {
+            return "more than 2^19 columns without WMMA instructions";
         }
     }
     return nullptr;
@@ -190,9 +191,25 @@ uint32_t column_tile(const device_caps & caps, int64_t rows, int64_t columns, in
     return busy && (columns > 512 || tiles(columns, 64) % 2 == 0) ? 128 : 64;
 }
 
-/// STRATA_DISABLE=mul_mat_vec sends everything through tiles, which can do any number of columns.
-bool use_mat_vec(const planner & plan, const product & p) {
+/// STRATA_DISABLE=mul_mat_vec sends everything through tiles, which can do any number of columns. Without WMMA instructions there are tiles
+/// for f32 weights only.
+bool use_mat_vec(const planner & plan, const product & p, ggml_type weights) {
+    if (!plan.caps().wmma && weights != GGML_TYPE_F32) {
+        return true;
+    }
     return p.columns <= max_mat_vec_columns && !(plan.caps().wmma && plan.disabled("mul_mat_vec"));
+}
+
+/// A mat-vec of any number of columns: calls launch(first column, columns a group, groups) for the groups of eight and for the rest.
+template <class Launch>
+void for_column_groups(int64_t columns, const Launch & launch) {
+    const int64_t eights = columns / max_mat_vec_columns, rest = columns % max_mat_vec_columns;
+    if (eights > 0) {
+        launch(int64_t(0), max_mat_vec_columns, uint32_t(eights));
+    }
+    if (rest > 0) {
+        launch(eights * max_mat_vec_columns, rest, 1u);
+    }
 }
 
 void plan_quantized(planner & plan, const ggml_tensor * op) {
@@ -206,10 +223,16 @@ void plan_quantized(planner & plan, const ggml_tensor * op) {
                                  uint32_t(w->nb[1]), uint32_t(rows), uint32_t(p.columns), uint32_t(k), {}, {}};
     const uint32_t matrices = uint32_t(p.channels * p.samples);
     const std::string type = weight_name(w->type);
-    if (use_mat_vec(plan, p)) {
-        const uint32_t wave_rows = mat_vec_rows(rows, p.columns, k);
-        const std::string kernel = "mul_mat_vec_" + type + "_c" + std::to_string(p.columns) + "_r" + std::to_string(wave_rows);
-        plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), {tiles(rows, 4 * wave_rows), 1, matrices}, {128}, args);
+    if (use_mat_vec(plan, p, w->type)) {
+        for_column_groups(p.columns, [&](int64_t first, int64_t columns, uint32_t groups) {
+            const uint32_t wave_rows = mat_vec_rows(rows, columns, k);
+            const std::string kernel = "mul_mat_vec_" + type + "_c" + std::to_string(columns) + "_r" + std::to_string(wave_rows);
+            mul_mat_q_args some = args;
+            some.values = static_cast<const char *>(args.values) + first * k;
+            some.meta = static_cast<const char *>(args.meta) + first * k / 32 * sizeof(q8_1_meta);
+            some.dst += first * rows;
+            plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), {tiles(rows, 4 * wave_rows), groups, matrices}, {128}, some);
+        });
     } else {
         const uint32_t tile = column_tile(plan.caps(), rows, p.columns, matrices);
         const std::string kernel = "mul_mat_" + type + "_j" + std::to_string(tile);
@@ -227,10 +250,15 @@ void plan_float(planner & plan, const ggml_tensor * op) {
                                  uint32_t(w->nb[1]), uint32_t(p.column_stride), uint32_t(rows), uint32_t(p.columns), uint32_t(k), {}, {}};
     const uint32_t matrices = uint32_t(p.channels * p.samples);
     const std::string types = std::string(weight_name(w->type)) + "_" + weight_name(x->type);
-    if (use_mat_vec(plan, p)) {
-        const uint32_t lanes = mat_vec_lanes(k);
-        const std::string kernel = "mul_mat_vec_" + types + "_c" + std::to_string(p.columns) + "_l" + std::to_string(lanes);
-        plan.launch("mul_mat_vec_f", kernel.c_str(), {tiles(rows, 4 * 32 / lanes), 1, matrices}, {128}, args);
+    if (use_mat_vec(plan, p, w->type)) {
+        for_column_groups(p.columns, [&](int64_t first, int64_t columns, uint32_t groups) {
+            const uint32_t lanes = mat_vec_lanes(k);
+            const std::string kernel = "mul_mat_vec_" + types + "_c" + std::to_string(columns) + "_l" + std::to_string(lanes);
+            mul_mat_f_args some = args;
+            some.activations = static_cast<const char *>(args.activations) + first * p.column_stride;
+            some.dst += first * rows;
+            plan.launch("mul_mat_vec_f", kernel.c_str(), {tiles(rows, 4 * 32 / lanes), groups, matrices}, {128}, some);
+        });
     } else if (w->type == GGML_TYPE_F32) {
         plan.launch("mul_mat_f32", "mul_mat_f32_f32", {tiles(rows, 64), tiles(p.columns, 64), matrices}, {128}, args);
     } else {

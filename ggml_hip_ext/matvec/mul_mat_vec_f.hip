@@ -1,4 +1,4 @@
-// f32, f16 and bf16 weights times one to eight columns, accumulated in f32: 8 or 32 lanes a row, eight values a lane at a time. The order
+// f32, f16 and bf16 weights times groups of one to eight columns, accumulated in f32: 8 or 32 lanes a row, eight values a lane at a time. The order
 // of the additions depends on k alone, not on the number of columns: a lane adds groups of eight in ascending order, then the lanes are
 // added as a butterfly. With experts, a "matrix" is a pair of token and slot, which has one column and the weights of its expert.
 #include "strata/args/mul_mat.h"
@@ -7,7 +7,7 @@
 
 namespace strata {
 
-/// Grid: groups of 4 * 32 / Lanes rows, 1, matrices.
+/// Grid: groups of 4 * 32 / Lanes rows, groups of Columns columns, matrices.
 template <class Weight, class Activation, uint32_t Columns, uint32_t Lanes>
 STRATA_DEVICE void mul_mat_vec_f(const mul_mat_f_args & a) {
     constexpr uint32_t wave_rows = wave_size / Lanes;
@@ -28,7 +28,7 @@ STRATA_DEVICE void mul_mat_vec_f(const mul_mat_f_args & a) {
         activations += pair.source * a.activation_stride2 + pair.token * a.activation_stride3;
     } else {
         weights += weight_matrix_offset(a.batches, z);
-        activations += activation_matrix_offset(a, z);
+        activations += activation_matrix_offset(a, z) + static_cast<uint64_t>(block_y() * Columns) * a.column_stride;
     }
 
     uint32_t weight_at = lane * 8 * element_size<Weight>, activation_at = lane * 8 * element_size<Activation>;
@@ -71,7 +71,7 @@ STRATA_DEVICE void mul_mat_vec_f(const mul_mat_f_args & a) {
     }
     const uint32_t row = first_row + lane_id() / Lanes;
     if (lane == 0 && row < a.rows) {
-        float * dst = a.dst + static_cast<uint64_t>(z) * Columns * a.rows;
+        float * dst = a.dst + (static_cast<uint64_t>(z) * (Columns == 1 && a.experts.ids ? 1 : a.columns) + block_y() * Columns) * a.rows;
 #pragma unroll
         for (uint32_t c = 0; c < Columns; ++c) {
             dst[static_cast<uint64_t>(c) * a.rows + row] = sums[c];

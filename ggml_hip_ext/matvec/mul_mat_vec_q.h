@@ -1,4 +1,4 @@
-// Quantized weights times one to eight columns of quantized activations: dot4, a wave for each group of rows. Every row is summed in the
+// Quantized weights times groups of one to eight columns of quantized activations: dot4, a wave for each group of rows. Every row is summed in the
 // same order whatever the number of columns and of rows a wave has: lane l adds pieces l, l + 32, ... and the lanes are added as a
 // butterfly. With experts, a "matrix" is a pair of token and slot, which has one column and the weights of its expert.
 #pragma once
@@ -19,7 +19,7 @@ constexpr uint32_t next_power_of_two(uint32_t n) {
     return p;
 }
 
-/// Grid: groups of 4 Rows rows, 1, matrices.
+/// Grid: groups of 4 Rows rows, groups of Columns columns, matrices.
 template <class Type, uint32_t Columns, uint32_t Rows>
 STRATA_DEVICE void mul_mat_vec_q(const mul_mat_q_args & a) {
     using block = typename Type::block;
@@ -46,8 +46,8 @@ STRATA_DEVICE void mul_mat_vec_q(const mul_mat_q_args & a) {
         values += column * a.k;
         meta += column * meta_pitch;
         dst += static_cast<uint64_t>(z) * a.rows;
-    } else if (z != 0) {
-        const uint64_t column = static_cast<uint64_t>(z) * Columns;
+    } else if ((z | block_y()) != 0) {
+        const uint64_t column = static_cast<uint64_t>(z) * a.columns + block_y() * Columns;
         matrix += weight_matrix_offset(a.batches, z);
         values += column * a.k;
         meta += column * meta_pitch;
