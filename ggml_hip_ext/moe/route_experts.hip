@@ -29,8 +29,8 @@ STRATA_KERNEL(route_threads) void route_experts(route_args a) {
 #pragma unroll
         for (uint32_t i = 0; i < ids_at_once; ++i) {
             const bool exists = first + i * wave_size + lane < end;
-            below += count_bits(lanes_where(exists && ids[i] < expert));
-            equal += count_bits(lanes_where(exists && ids[i] == expert));
+            below += count_lanes(lanes_where(exists && ids[i] < expert));
+            equal += count_lanes(lanes_where(exists && ids[i] == expert));
         }
     }
     if (lane == 0) {
@@ -54,11 +54,11 @@ STRATA_KERNEL(route_threads) void route_experts(route_args a) {
             const bool exists = first + lane < end;
             const expert_pair pair = find_pair(a.experts, exists ? first + lane : begin);
             const bool chosen = exists && expert_of(a.experts, pair) == expert;
-            const uint32_t lanes = lanes_where(chosen);
+            const lane_mask lanes = lanes_where(chosen);
             if (chosen) {
                 a.columns[at + lanes_below(lanes)] = {pair.token * a.token_step + pair.source * a.slot_step, first + lane};
             }
-            at += count_bits(lanes);
+            at += count_lanes(lanes);
         }
     }
 

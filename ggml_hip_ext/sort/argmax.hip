@@ -21,7 +21,8 @@ STRATA_DEVICE candidate better_lane(candidate c) {
 }
 
 STRATA_KERNEL(sort_threads) void argmax(argmax_args a) {
-    __shared__ candidate waves[sort_threads / wave_size];
+    constexpr uint32_t group = 32;   // lanes that are joined without LDS
+    __shared__ candidate groups[sort_threads / group];
     const char * row = static_cast<const char *>(a.src) + block_x() * a.stride;
     candidate best = {0, 0};
     for (uint32_t column = thread_x(); column < a.columns; column += sort_threads) {
@@ -35,13 +36,13 @@ STRATA_KERNEL(sort_threads) void argmax(argmax_args a) {
     best = better_lane<4>(best);
     best = better_lane<2>(best);
     best = better_lane<1>(best);
-    if (lane_id() == 0) {
-        waves[thread_x() / wave_size] = best;
+    if (thread_x() % group == 0) {
+        groups[thread_x() / group] = best;
     }
     barrier();
     if (thread_x() == 0) {
-        for (uint32_t w = 1; w < sort_threads / wave_size; ++w) {
-            best = better(best, waves[w]);
+        for (uint32_t i = 1; i < sort_threads / group; ++i) {
+            best = better(best, groups[i]);
         }
         a.dst[block_x()] = static_cast<int32_t>(best.column);
     }

@@ -44,22 +44,25 @@ STRATA_DEVICE uint32_t lane_id() {
 /// The value of the first active lane, as a scalar. The argument must be the same in all lanes.
 STRATA_DEVICE uint32_t uniform(uint32_t value) { return __builtin_amdgcn_readfirstlane(value); }
 
-/// True if the condition holds in any active lane; the same in all lanes.
-STRATA_DEVICE bool any_lane(bool condition) {
+/// The lanes where the condition holds, a bit each; the same in all lanes.
 #if __AMDGCN_WAVEFRONT_SIZE__ == 32
-    return __builtin_amdgcn_ballot_w32(condition) != 0;
+using lane_mask = uint32_t;
+STRATA_DEVICE lane_mask lanes_where(bool condition) { return __builtin_amdgcn_ballot_w32(condition); }
 #else
-    return __builtin_amdgcn_ballot_w64(condition) != 0;
+using lane_mask = uint64_t;
+STRATA_DEVICE lane_mask lanes_where(bool condition) { return __builtin_amdgcn_ballot_w64(condition); }
 #endif
+
+/// True if the condition holds in any active lane; the same in all lanes.
+STRATA_DEVICE bool any_lane(bool condition) { return lanes_where(condition) != 0; }
+
+/// How many of `lanes` lie below this one.
+STRATA_DEVICE uint32_t lanes_below(lane_mask lanes) {
+    const uint32_t low = __builtin_amdgcn_mbcnt_lo(static_cast<uint32_t>(lanes), 0);
+    return wave_size == 32 ? low : __builtin_amdgcn_mbcnt_hi(static_cast<uint32_t>(static_cast<uint64_t>(lanes) >> 32), low);
 }
 
-/// The lanes where the condition holds, a bit each; the same in all lanes.
-STRATA_DEVICE uint32_t lanes_where(bool condition) { return __builtin_amdgcn_ballot_w32(condition); }
-
-/// How many of `lanes`, a bit each, lie below this one.
-STRATA_DEVICE uint32_t lanes_below(uint32_t lanes) { return __builtin_amdgcn_mbcnt_lo(lanes, 0); }
-
-STRATA_DEVICE uint32_t count_bits(uint32_t bits) { return static_cast<uint32_t>(__builtin_popcount(bits)); }
+STRATA_DEVICE uint32_t count_lanes(lane_mask lanes) { return static_cast<uint32_t>(__builtin_popcountll(lanes)); }
 
 /// Workgroup barrier: LDS writes before it are seen by all waves after it.
 STRATA_DEVICE void barrier() {
