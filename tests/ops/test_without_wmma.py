@@ -26,7 +26,7 @@ for type in ("q4_0", "q6_K", "f16", "bf16", "f32"):
         exact = x.astype(np.float64) @ (w.values if isinstance(w, Quantized) else w).astype(np.float64).T
         assert nmse(out, exact) < (1e-4 if type[0] == "q" else 1e-10), (type, columns)
         if type != "f32":
-            assert np.array_equal(out, np.concatenate([product(w, x[i:i + 8]) for i in range(0, columns, 8)])), (type, columns)
+            assert np.array_equal(out, np.concatenate([product(w, x[i:i + 8]).reshape(-1, 70) for i in range(0, columns, 8)])), (type, columns)
 # several matrices, of which two share weights; rows of columns that are not neighbours
 for type in ("q8_0", "f16"):
     values = rng.standard_normal((3, 33, 256)).astype(np.float32)
