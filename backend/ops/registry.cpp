@@ -43,6 +43,14 @@ extern const op_entry pad_op, pad_reflect_1d_op;       // pad.cpp
 extern const op_entry roll_op;                         // pad.cpp
 extern const op_entry arange_op;                       // generate.cpp
 extern const op_entry timestep_embedding_op;           // generate.cpp
+extern const op_entry im2col_op, im2col_3d_op;         // im2col.cpp
+extern const op_entry col2im_1d_op;                    // im2col.cpp
+extern const op_entry conv_2d_op, conv_3d_op;          // conv.cpp
+extern const op_entry conv_2d_dw_op;                   // conv.cpp
+extern const op_entry conv_transpose_1d_op;            // conv.cpp
+extern const op_entry conv_transpose_2d_op;            // conv.cpp
+extern const op_entry pool_1d_op, pool_2d_op;          // resample.cpp
+extern const op_entry upscale_op;                      // resample.cpp
 
 static const op_entry * const entries[] = {
     &mul_mat_id_op, &add_id_op, &argsort_op, &top_k_op, &argmax_op,
@@ -55,6 +63,8 @@ static const op_entry * const entries[] = {
     &sqr_op, &sqrt_op, &sin_op, &cos_op, &log_op, &clamp_op,
     &add1_op, &leaky_relu_op, &concat_op, &repeat_op, &acc_op, &set_op, &sum_rows_op, &mean_op, &sum_op, &count_equal_op,
     &pad_op, &pad_reflect_1d_op, &roll_op, &arange_op, &timestep_embedding_op,
+    &im2col_op, &im2col_3d_op, &col2im_1d_op, &conv_2d_op, &conv_3d_op, &conv_2d_dw_op, &conv_transpose_1d_op, &conv_transpose_2d_op,
+    &pool_1d_op, &pool_2d_op, &upscale_op,
 };
 
 const op_entry * find_op(ggml_op op) {

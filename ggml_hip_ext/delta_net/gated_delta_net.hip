@@ -14,7 +14,7 @@ struct delta_rule {
     STRATA_DEVICE float4v prepare(uint32_t r, float4v x) { return r == 2 ? exp(x) : x; }
 
     template <class Scalar>
-    STRATA_DEVICE void stage(const recurrence_args &, uint32_t, float v, Scalar scalar, const void *, float (&staged)[numbers]) {
+    STRATA_DEVICE void stage(const recurrence_args &, uint32_t, float v, Scalar scalar, const char *, float (&staged)[numbers]) {
         staged[0] = v;
         staged[1] = scalar(1, 0);
         if constexpr (!Kda) {

@@ -4,6 +4,7 @@
 #include "strata/math.h"
 #include "strata/memory.h"
 #include "strata/reduce.h"
+#include "strata/row_part.h"
 
 namespace strata {
 
@@ -22,35 +23,6 @@ STRATA_DEVICE row_pointers find_row(const norm_args & a, uint32_t row) {
     return {reinterpret_cast<float *>(static_cast<char *>(a.dst) + (i1 * a.dst_stride[0] + i2 * a.dst_stride[1] + i3 * a.dst_stride[2])),
             reinterpret_cast<const float *>(static_cast<const char *>(a.src) +
                                             (i1 * a.src_stride[0] + i2 * a.src_stride[1] + i3 * a.src_stride[2]))};
-}
-
-// Elements e .. e+3 of a row of n, zeros past its end. Fours: n is a multiple of 4.
-template <bool Fours>
-STRATA_DEVICE float4v load_part(const float * row, uint32_t e, uint32_t n) {
-    float4v v = {0.0f, 0.0f, 0.0f, 0.0f};
-    if (Fours ? e < n : e + 4 <= n) {
-        v = load<float4v>(row, e * sizeof(float));
-    } else if constexpr (!Fours) {
-        for (uint32_t i = 0; i < 3; i++) {
-            if (e + i < n) {
-                v[i] = load<float>(row, (e + i) * sizeof(float));
-            }
-        }
-    }
-    return v;
-}
-
-template <bool Fours>
-STRATA_DEVICE void store_part(float * row, uint32_t e, uint32_t n, float4v v) {
-    if (Fours ? e < n : e + 4 <= n) {
-        store(row, e * sizeof(float), v);
-    } else if constexpr (!Fours) {
-        for (uint32_t i = 0; i < 3; i++) {
-            if (e + i < n) {
-                store(row, (e + i) * sizeof(float), v[i]);
-            }
-        }
-    }
 }
 
 // Elements e .. e+3 of a row of n less `shift`, but zeros past its end.
@@ -73,19 +45,6 @@ STRATA_DEVICE void add_squares(float4v & sums, float4v v) {
 }
 
 STRATA_DEVICE float total(float4v sums) { return wave_sum((sums[0] + sums[1]) + (sums[2] + sums[3])); }
-
-// The sum over the waves of a workgroup, in wave order; the same in all. Calls one after the other need `parts` of their own.
-STRATA_DEVICE float block_total(float wave_total, float * parts) {
-    if (lane_id() == 0) {
-        parts[thread_x() / wave_size] = wave_total;
-    }
-    barrier();
-    float sum = 0.0f;
-    for (uint32_t w = 0; w < norm_waves; w++) {
-        sum += parts[w];
-    }
-    return sum;
-}
 
 STRATA_DEVICE float mean_of(const norm_args & a, float sum) { return sum / static_cast<float>(a.row); }
 
@@ -154,13 +113,13 @@ STRATA_DEVICE void norm_in_block(const norm_args & a, float * parts) {
         for (uint32_t e = first; e < a.row; e += block_step) {
             sums += load_part<Fours>(at.src, e, a.row);
         }
-        mean = mean_of(a, block_total(total(sums), parts));
+        mean = mean_of(a, block_sum<norm_waves>(total(sums), parts));
     }
     float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
     for (uint32_t e = first; e < a.row; e += block_step) {
         add_squares(sums, shifted<Fours>(load_part<Fours>(at.src, e, a.row), mean, e, a.row));
     }
-    const float scale = norm_scale(a, block_total(total(sums), parts + norm_waves));
+    const float scale = norm_scale(a, block_sum<norm_waves>(total(sums), parts + norm_waves));
     for (uint32_t e = first; e < a.row; e += block_step) {
         store_part<Fours>(at.dst, e, a.row, (load_part<Fours>(at.src, e, a.row) - mean) * scale);
     }
@@ -176,14 +135,14 @@ STRATA_DEVICE void norm_of_scattered(const norm_args & a, float * parts) {
         for (uint32_t e = thread_x(); e < a.row; e += norm_block) {
             sum += element(e);
         }
-        mean = mean_of(a, block_total(wave_sum(sum), parts));
+        mean = mean_of(a, block_sum<norm_waves>(wave_sum(sum), parts));
     }
     float sum = 0.0f;
     for (uint32_t e = thread_x(); e < a.row; e += norm_block) {
         const float v = element(e) - mean;
         sum = fma(v, v, sum);
     }
-    const float scale = norm_scale(a, block_total(wave_sum(sum), parts + norm_waves));
+    const float scale = norm_scale(a, block_sum<norm_waves>(wave_sum(sum), parts + norm_waves));
     for (uint32_t e = thread_x(); e < a.row; e += norm_block) {
         store(reinterpret_cast<char *>(at.dst) + e * a.dst_step, 0, (element(e) - mean) * scale);
     }

@@ -65,6 +65,15 @@ STRATA_DEVICE float4v exp(float4v x) {
     return r;
 }
 
+template <uint32_t Quads>
+STRATA_DEVICE vector_part<Quads> exp(const vector_part<Quads> & x) {
+    vector_part<Quads> r;
+    for (uint32_t m = 0; m < Quads; m++) {
+        r.quads[m] = exp(x.quads[m]);
+    }
+    return r;
+}
+
 /// The scalar product of two vectors, in all their lanes.
 template <uint32_t Lanes, uint32_t Quads>
 STRATA_DEVICE float dot(const vector_part<Quads> & a, const vector_part<Quads> & b) {

@@ -1,0 +1,84 @@
+// SSM_CONV: each channel's row of numbers times a short row of weights, at every token; the result lies token by token.
+#include "strata/args/ssm_conv.h"
+#include "strata/math.h"
+#include "strata/memory.h"
+
+namespace strata {
+
+/// Taps: how many, or 0 for a number known at run time only.
+template <uint32_t Taps>
+STRATA_DEVICE uint32_t tap_count(const ssm_conv_args & a) {
+    return Taps ? Taps : a.taps;
+}
+
+STRATA_DEVICE char * token_row(const ssm_conv_args & a, uint32_t token) {
+    return static_cast<char *>(a.dst) + (static_cast<uint64_t>(block_z()) * a.tokens + token) * a.channels * sizeof(float);
+}
+
+/// A channel of a token a work-item: for a few tokens.
+template <uint32_t Taps>
+STRATA_DEVICE void ssm_conv_single(const ssm_conv_args & a) {
+    const uint32_t channel = block_x() * ssm_conv_block + thread_x(), token = block_y();
+    if (channel >= a.channels) {
+        return;
+    }
+    const char * const x = static_cast<const char *>(a.src) + (block_z() * a.src_sequence_stride + channel * a.src_stride);
+    const char * const w = static_cast<const char *>(a.weights) + channel * a.weight_stride;
+    float sum = 0.0f;
+    for (uint32_t k = 0; k < tap_count<Taps>(a); k++) {
+        sum = fma(load<float>(x, (token + k) * 4), load<float>(w, k * 4), sum);
+    }
+    store(token_row(a, token), channel * 4, sum);
+}
+
+/// 32 channels of 64 tokens a workgroup: rows are read along the tokens and written along the channels. A lane has a channel, and its wave
+/// eight tokens of it.
+template <uint32_t Taps>
+STRATA_DEVICE void ssm_conv_tile(const ssm_conv_args & a) {
+    constexpr uint32_t wave_tokens = ssm_conv_tokens / (ssm_conv_block / wave_size);
+    // An odd pitch: the lanes' channels lie in different banks.
+    constexpr uint32_t pitch = (ssm_conv_tokens + (Taps ? Taps : ssm_conv_taps) - 1) | 1;
+    __shared__ float tile[ssm_conv_channels][pitch];
+    const uint32_t taps = tap_count<Taps>(a);
+    const uint32_t first_channel = block_x() * ssm_conv_channels, first_token = block_y() * ssm_conv_tokens;
+    const uint32_t channels = smaller(ssm_conv_channels, a.channels - first_channel);
+    const uint32_t tokens = smaller(ssm_conv_tokens, a.tokens - first_token);
+    const uint32_t lane = thread_x() % wave_size, wave = thread_x() / wave_size;
+
+    const char * const x = static_cast<const char *>(a.src) + (block_z() * a.src_sequence_stride + first_channel * a.src_stride + first_token * 4ul);
+    for (uint32_t c = wave; c < channels; c += ssm_conv_block / wave_size) {
+        for (uint32_t i = lane; i < tokens + taps - 1; i += wave_size) {
+            tile[c][i] = load<float>(x + c * a.src_stride, i * 4);
+        }
+    }
+    barrier();
+    if (lane >= channels) {
+        return;
+    }
+    const char * const w = static_cast<const char *>(a.weights) + (first_channel + lane) * a.weight_stride;
+    const uint32_t begin = wave * wave_tokens;
+    float sums[wave_tokens] = {};
+    for (uint32_t k = 0; k < taps; k++) {
+        const float weight = load<float>(w, k * 4);
+        for (uint32_t t = 0; t < wave_tokens; t++) {
+            sums[t] = fma(tile[lane][begin + t + k], weight, sums[t]);
+        }
+    }
+    for (uint32_t t = 0; t < wave_tokens; t++) {
+        if (begin + t < tokens) {
+            store(token_row(a, first_token + begin + t), (first_channel + lane) * 4, sums[t]);
+        }
+    }
+}
+
+}  // namespace strata
+
+using namespace strata;
+
+// The number in a name is that of the taps; `any` takes all, ssm_conv_tile_any up to ssm_conv_taps.
+STRATA_KERNEL(ssm_conv_block) void ssm_conv_3(ssm_conv_args a) { ssm_conv_single<3>(a); }
+STRATA_KERNEL(ssm_conv_block) void ssm_conv_4(ssm_conv_args a) { ssm_conv_single<4>(a); }
+STRATA_KERNEL(ssm_conv_block) void ssm_conv_any(ssm_conv_args a) { ssm_conv_single<0>(a); }
+STRATA_KERNEL(ssm_conv_block) void ssm_conv_tile_3(ssm_conv_args a) { ssm_conv_tile<3>(a); }
+STRATA_KERNEL(ssm_conv_block) void ssm_conv_tile_4(ssm_conv_args a) { ssm_conv_tile<4>(a); }
+STRATA_KERNEL(ssm_conv_block) void ssm_conv_tile_any(ssm_conv_args a) { ssm_conv_tile<0>(a); }
