@@ -44,7 +44,7 @@ STRATA_DEVICE void add_squares(float4v & sums, float4v v) {
     }
 }
 
-STRATA_DEVICE float total(float4v sums) { return wave_sum((sums[0] + sums[1]) + (sums[2] + sums[3])); }
+STRATA_DEVICE float lane_total(float4v sums) { return (sums[0] + sums[1]) + (sums[2] + sums[3]); }
 
 STRATA_DEVICE float mean_of(const norm_args & a, float sum) { return sum / static_cast<float>(a.row); }
 
@@ -78,7 +78,7 @@ STRATA_DEVICE void norm_in_wave(const norm_args & a) {
                 sums += values[k];
             }
         }
-        const float mean = mean_of(a, total(sums));
+        const float mean = mean_of(a, wave_sum(lane_total(sums)));
 #pragma unroll
         for (uint32_t k = 0; k < steps; k++) {
             if (k * wave_step < a.row) {
@@ -93,7 +93,7 @@ STRATA_DEVICE void norm_in_wave(const norm_args & a) {
             add_squares(sums, values[k]);
         }
     }
-    const float scale = norm_scale(a, total(sums));
+    const float scale = norm_scale(a, wave_sum(lane_total(sums)));
 #pragma unroll
     for (uint32_t k = 0; k < steps; k++) {
         if (k * wave_step < a.row) {
@@ -113,13 +113,13 @@ STRATA_DEVICE void norm_in_block(const norm_args & a, float * parts) {
         for (uint32_t e = first; e < a.row; e += block_step) {
             sums += load_part<Fours>(at.src, e, a.row);
         }
-        mean = mean_of(a, block_sum<norm_waves>(total(sums), parts));
+        mean = mean_of(a, block_sum<norm_waves>(lane_total(sums), parts));
     }
     float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
     for (uint32_t e = first; e < a.row; e += block_step) {
         add_squares(sums, shifted<Fours>(load_part<Fours>(at.src, e, a.row), mean, e, a.row));
     }
-    const float scale = norm_scale(a, block_sum<norm_waves>(total(sums), parts + norm_waves));
+    const float scale = norm_scale(a, block_sum<norm_waves>(lane_total(sums), parts + norm_waves));
     for (uint32_t e = first; e < a.row; e += block_step) {
         store_part<Fours>(at.dst, e, a.row, (load_part<Fours>(at.src, e, a.row) - mean) * scale);
     }
@@ -135,14 +135,14 @@ STRATA_DEVICE void norm_of_scattered(const norm_args & a, float * parts) {
         for (uint32_t e = thread_x(); e < a.row; e += norm_block) {
             sum += element(e);
         }
-        mean = mean_of(a, block_sum<norm_waves>(wave_sum(sum), parts));
+        mean = mean_of(a, block_sum<norm_waves>(sum, parts));
     }
     float sum = 0.0f;
     for (uint32_t e = thread_x(); e < a.row; e += norm_block) {
         const float v = element(e) - mean;
         sum = fma(v, v, sum);
     }
-    const float scale = norm_scale(a, block_sum<norm_waves>(wave_sum(sum), parts + norm_waves));
+    const float scale = norm_scale(a, block_sum<norm_waves>(sum, parts + norm_waves));
     for (uint32_t e = thread_x(); e < a.row; e += norm_block) {
         store(reinterpret_cast<char *>(at.dst) + e * a.dst_step, 0, (element(e) - mean) * scale);
     }

@@ -74,7 +74,7 @@ STRATA_KERNEL(cumsum_block) void cumsum_tile(cumsum_args a) {
         for (uint32_t t = thread_x(); t < tile; t += cumsum_block) {
             before += a.totals[row * a.tiles.divisor + t];
         }
-        before = block_sum<block_waves>(wave_sum(before), before_parts);
+        before = block_sum<block_waves>(before, before_parts);
     }
     float4v sums[steps];
     const float total = scan_part(source_row(a, row), first, a.row, sums);
@@ -97,7 +97,7 @@ STRATA_KERNEL(cumsum_block) void cumsum_totals(cumsum_args a) {
     for (uint32_t e = tile * cumsum_tile_row + 4 * thread_x(); e < end; e += 4 * cumsum_block) {
         sums += load_part<false>(source_row(a, row), e, end);
     }
-    const float total = block_sum<block_waves>(wave_sum((sums[0] + sums[1]) + (sums[2] + sums[3])), parts);
+    const float total = block_sum<block_waves>((sums[0] + sums[1]) + (sums[2] + sums[3]), parts);
     if (thread_x() == 0) {
         static_cast<float *>(a.dst)[block_x()] = total;
     }

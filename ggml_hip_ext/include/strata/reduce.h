@@ -115,21 +115,6 @@ STRATA_DEVICE float wave_sums(const float (&values)[Values]) {
     }
 }
 
-/// Sum over a workgroup of `Waves` waves, added in their order, of a value that is the same in all lanes of a wave; the same in all waves.
-/// `parts` is LDS that no other call uses without a barrier in between.
-template <uint32_t Waves>
-STRATA_DEVICE float block_sum(float wave_total, float * parts) {
-    if (lane_id() == 0) {
-        parts[thread_x() / wave_size] = wave_total;
-    }
-    barrier();
-    float sum = 0.0f;
-    for (uint32_t w = 0; w < Waves; ++w) {
-        sum += parts[w];
-    }
-    return sum;
-}
-
 /// The value of the lane `Distance` (1..15) before this one in its row of 16 lanes, 0 if there is none.
 template <uint32_t Distance>
 STRATA_DEVICE float lane_before(float value) {
