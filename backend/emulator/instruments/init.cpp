@@ -84,6 +84,13 @@ struct vector_sources {
     static STRATA_INLINE bool is_double(type t) { return t == type::b64 || t == type::f64 || t == type::i64; }
     STRATA_INLINE type kind_of(int k) const { return k == 0 ? op.a : k == 1 ? op.b : op.c; }
 
+    /// Both registers of a 64-bit source, or one.
+    STRATA_INLINE u64v wide(int k) const {
+        if (!is_double(kind_of(k))) return convert<u64v>(undefined(k));
+        if (i.kind[k] == source_sgpr) return splat64(s.slots[i.src[k]] | uint64_t(s.slots[i.src[k] + 1]) << 32);
+        return i.src[k] >= 0 ? join(load_row(s.rows + i.src[k]), load_row(s.rows + i.src[k] + row_bytes)) : splat64(0);
+    }
+
     /// The bits that the operation looks at; of two registers, a bit of either.
     STRATA_INLINE u32v looked_at(int k) const {
         const type t = kind_of(k);
@@ -158,6 +165,7 @@ static STRATA_INLINE u32v result_of(flow how, const vector_sources & x) {
         const u32v sign = (splat(1) << width) >> 1;
         return field | whole(field & sign) | low5(1) | low5(2);
     }
+    case flow::carry: return upwards(x.looked_at(0) | x.looked_at(1) | x.looked_at(2));
     case flow::insert: return (v(0) & s(1)) | (~v(0) & s(2)) | (s(0) & ((v(1) ^ v(2)) | s(1) | s(2)));
     case flow::align_bit: return convert<u32v>(join(s(1), s(0)) >> convert<u64v>(v(2) & 31u)) | low5(2);
     case flow::align_byte: return convert<u32v>(join(s(1), s(0)) >> convert<u64v>((v(2) & 3u) << 3)) | whole(s(2) & 3u);
@@ -314,9 +322,21 @@ static STRATA_INLINE bool is_cross_lane(flow how) { return how >= flow::read_fir
 
 /// A result before it is written: a VOPD pair reads everything first.
 struct vector_result {
-    u32v low;
+    u32v low, high;  // high: of 64-bit results
     uint32_t lanes;
 };
+
+static STRATA_INLINE u64v wide_result(const probe_part & part, const vector_sources & x) {
+    if (part.how == flow::carry) {
+        const u64v all = x.wide(0) | x.wide(1) | x.wide(2);
+        return all | (0ull - all);
+    }
+    const u64v by = convert<u64v>(x.value(0) & 63u), data = x.wide(1);
+    const u64v unknown = as<u64v>(i64v(convert<u64v>(x.undefined(0) & 63u) != 0ull));
+    if (part.variant == 0) return (data << by) | unknown;
+    if (part.variant == 1) return (data >> by) | unknown;
+    return as<u64v>(as<i64v>(data) >> as<i64v>(by)) | unknown;
+}
 
 static STRATA_INLINE vector_result compute(wave * w, const probe_part & part) {
     wave_state & s = *w->watched;
@@ -331,7 +351,12 @@ static STRATA_INLINE vector_result compute(wave * w, const probe_part & part) {
         if (!c.fetch_inactive) usable &= lane_bits(i32v(((splat(w->s[slot_exec]) >> index) & 1u) != 0u));
         x.dpp &= as<u32v>(mask_lanes(usable));
     }
-    return {result_of(part.how, x), x.lanes};
+    if (vector_sources::is_double(part.op->d) && (part.how == flow::carry || part.how == flow::wide_shift)) {
+        const u64v r = wide_result(part, x);
+        return {low_half(r), high_half(r), x.lanes};
+    }
+    const u32v r = result_of(part.how, x);
+    return {r, r, x.lanes};
 }
 
 static void write_result(wave * w, const probe & p, const probe_part & part, const vector_result & r, const origin & from) {
@@ -345,12 +370,12 @@ static void write_result(wave * w, const probe & p, const probe_part & part, con
         return;
     }
     if (part.how == flow::carry) {
-        const uint32_t bits = lane_bits(i32v(r.low != 0u)) & r.lanes;
+        const uint32_t bits = lane_bits(i32v((r.low | r.high) != 0u)) & r.lanes;
         if (i.sdst < slot_scc) set_slot(s, i.sdst, bits, from);
     }
     if (vector_sources::is_double(op.d)) {
         put_undefined(s, i.dst, r.low, r.lanes);
-        put_undefined(s, i.dst + row_bytes, r.low, r.lanes);
+        put_undefined(s, i.dst + row_bytes, r.high, r.lanes);
         s.row_origin[row_number(i.dst) + 1] = from;
     } else if (part.how == flow::mix_low || part.how == flow::mix_high) {
         put_undefined_half(s, i.dst, r.low & 0xffffu, r.lanes, part.how == flow::mix_high);

@@ -102,6 +102,7 @@ const std::unordered_map<std::string_view, flow> & flows() {
         {"v_add_lshl_u32", flow::add_shift_left}, {"v_add_nc_u32", flow::add}, {"v_sub_nc_u32", flow::add}, {"v_subrev_nc_u32", flow::add},
         {"v_add_nc_i32", flow::add}, {"v_sub_nc_i32", flow::add}, {"v_add3_u32", flow::add}, {"v_mul_lo_u32", flow::add},
         {"v_mul_u32_u24", flow::low24}, {"v_mul_i32_i24", flow::low24}, {"v_mad_u32_u24", flow::low24}, {"v_mad_i32_i24", flow::low24},
+        {"v_lshlrev_b64", flow::wide_shift}, {"v_lshrrev_b64", flow::wide_shift}, {"v_ashrrev_i64", flow::wide_shift},
         {"v_bfe_u32", flow::extract}, {"v_bfe_i32", flow::extract_signed}, {"v_bfi_b32", flow::insert}, {"v_alignbit_b32", flow::align_bit},
         {"v_alignbyte_b32", flow::align_byte}, {"v_perm_b32", flow::permute_bytes}, {"v_cvt_f32_ubyte0", flow::byte0},
         {"v_cvt_f32_ubyte1", flow::byte1}, {"v_cvt_f32_ubyte2", flow::byte2}, {"v_cvt_f32_ubyte3", flow::byte3},
@@ -148,12 +149,13 @@ flow flow_of(const operation & op) {
     }
 }
 
-/// scalar_copy: 1 inverts. scalar_conjunction, scalar_disjunction: 1 does not invert. scalar_pack: 1, 2 take the upper half of the first,
+/// wide_shift: 0 left, 1 right, 2 arithmetic. scalar_copy: 1 inverts. scalar_conjunction, scalar_disjunction: 1 does not invert. scalar_pack: 1, 2 take the upper half of the first,
 /// second source. move_relative: 1 M0 has two indices, 2 the source moves, 4 the destination moves, 8 swaps. Branches: 1 by SCC, 2 by
 /// VCC, 3 calls. Exchanges between lanes: 1 bpermute, 2 permute, 3 swizzle.
 uint8_t variant_of(const operation & op, flow how) {
     const std::string_view m = op.name;
     switch (how) {
+    case flow::wide_shift: return starts(m, "v_lshl") ? 0 : starts(m, "v_lshr") ? 1 : 2;
     case flow::scalar_copy: return starts(m, "s_not");
     case flow::scalar_conjunction: return starts(m, "s_and");
     case flow::scalar_disjunction: return starts(m, "s_or");

@@ -44,7 +44,7 @@ enum class flow : uint8_t {
     copy, exclusive, conjunction, disjunction, and_or, or3, shift_left, shift_right, shift_right_arithmetic, shift_left_or, shift_left_add,
     add, add_shift_left, low24, extract, extract_signed, insert, align_bit, align_byte, permute_bytes, byte0, byte1, byte2, byte3, choose,
     count_below, count_none, pack, pack_converted, halves, mix, mix_low, mix_high, sign_extend_16,
-    compare, carry, matrix, read_first_lane, read_lane, write_lane, permute_rows, permute_rows_across, swap, swap_halves, move_relative,
+    compare, carry, wide_shift, matrix, read_first_lane, read_lane, write_lane, permute_rows, permute_rows_across, swap, swap_halves, move_relative,
     // Scalar.
     scalar_copy, scalar_conjunction, scalar_conjunction_not, scalar_disjunction, scalar_exclusive, scalar_shift_left, scalar_shift_right,
     scalar_shift_right_arithmetic, scalar_add, scalar_select, scalar_any, scalar_save_and, scalar_save_any, scalar_pack, scalar_constant,
