@@ -1,6 +1,7 @@
 // One list for products and row gathers.
 #include "ops/quantized_types.h"
 
+#include "strata/args/rows.h"
 #include "strata/blocks.h"
 
 #define GGML_COMMON_DECL_CPP
@@ -85,6 +86,30 @@ const char * quantized_type_name(ggml_type type) {
         case GGML_TYPE_MXFP4: return "mxfp4";
         case GGML_TYPE_NVFP4: return "nvfp4";
         default: return nullptr;
+    }
+}
+
+uint32_t lanes_of_quantizer(ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_Q4_0: return quantizer_lanes::q4_0;
+        case GGML_TYPE_Q4_1: return quantizer_lanes::q4_1;
+        case GGML_TYPE_Q5_0: return quantizer_lanes::q5_0;
+        case GGML_TYPE_Q5_1: return quantizer_lanes::q5_1;
+        case GGML_TYPE_Q8_0: return quantizer_lanes::q8_0;
+        case GGML_TYPE_Q1_0: return quantizer_lanes::q1_0;
+        case GGML_TYPE_Q2_0: return quantizer_lanes::q2_0;
+        case GGML_TYPE_Q2_K: return quantizer_lanes::q2_K;
+        case GGML_TYPE_Q3_K: return quantizer_lanes::q3_K;
+        case GGML_TYPE_Q4_K: return quantizer_lanes::q4_K;
+        case GGML_TYPE_Q5_K: return quantizer_lanes::q5_K;
+        case GGML_TYPE_Q6_K: return quantizer_lanes::q6_K;
+        case GGML_TYPE_TQ1_0: return quantizer_lanes::tq1_0;
+        case GGML_TYPE_TQ2_0: return quantizer_lanes::tq2_0;
+        case GGML_TYPE_IQ4_NL: return quantizer_lanes::iq4_nl;
+        case GGML_TYPE_IQ4_XS: return quantizer_lanes::iq4_xs;
+        case GGML_TYPE_MXFP4: return quantizer_lanes::mxfp4;
+        case GGML_TYPE_NVFP4: return quantizer_lanes::nvfp4;
+        default: return 0;
     }
 }
 

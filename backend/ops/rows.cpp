@@ -1,4 +1,4 @@
-// GET_ROWS, SET_ROWS.
+// GET_ROWS, SET_ROWS. Quantized rows are written bit for bit as ggml's reference quantizes; types for which that searches a grid are not.
 #include "ops/rows.h"
 
 #include <string>
@@ -27,9 +27,8 @@ const char * shape_refusal(const ggml_tensor * dst, const ggml_tensor * src, con
     return nullptr;
 }
 
-// `rows` is the tensor whose rows are run through.
-void plan_rows(planner & plan, const std::string & kernel, const ggml_tensor * dst, const ggml_tensor * src, const ggml_tensor * index,
-               const ggml_tensor * rows, bool flat) {
+// `rows` is the tensor whose rows are run through. `parts` and `count` are left to the kernel.
+rows_args make_args(const ggml_tensor * dst, const ggml_tensor * src, const ggml_tensor * index, const ggml_tensor * rows) {
     rows_args args = {};
     args.dst = dst->data;
     args.src = src->data;
@@ -44,6 +43,12 @@ void plan_rows(planner & plan, const std::string & kernel, const ggml_tensor * d
         args.src_stride[i] = src->nb[i + 1];
         args.index_stride[i] = index ? index->nb[i] : 0;
     }
+    return args;
+}
+
+void plan_rows(planner & plan, const std::string & kernel, const ggml_tensor * dst, const ggml_tensor * src, const ggml_tensor * index,
+               const ggml_tensor * rows, bool flat) {
+    rows_args args = make_args(dst, src, index, rows);
     const uint32_t row_count = uint32_t(ggml_nrows(rows));
     if (flat) {
         args.parts = make_divisor(args.row);
@@ -74,20 +79,26 @@ void plan_gather(planner & plan, const ggml_tensor * dst, const ggml_tensor * sr
 }
 
 const char * scatter_refusal(const ggml_tensor * dst, const ggml_tensor * src) {
-    if ((src->type != GGML_TYPE_F32 && src->type != GGML_TYPE_F16) || (!float_type_name(dst->type) && dst->type != GGML_TYPE_Q8_0)) {
+    const bool quantizes = lanes_of_quantizer(dst->type) > 0;
+    if (!float_type_name(src->type) || (!float_type_name(dst->type) && !quantizes) || (src->type == GGML_TYPE_BF16 && !quantizes)) {
         return "no conversion between these types";
-    }
-    // Values of 11 bits often lie halfway between two quantized ones, and ggml's own back ends round those differently.
-    if (src->type == GGML_TYPE_F16 && dst->type == GGML_TYPE_Q8_0) {
-        return "no conversion between these types: f16 to q8_0 is ambiguous";
     }
     return shape_refusal(dst, src, src);
 }
 
 void plan_scatter(planner & plan, const ggml_tensor * dst, const ggml_tensor * src, const ggml_tensor * index) {
-    const bool quantized = dst->type == GGML_TYPE_Q8_0;
-    const std::string kernel = std::string("set_") + float_type_name(src->type) + "_" + (quantized ? "q8_0" : float_type_name(dst->type));
-    plan_rows(plan, kernel, dst, src, index, src, !quantized && src->ne[0] < min_row);
+    if (const uint32_t lanes = lanes_of_quantizer(dst->type)) {
+        rows_args args = make_args(dst, src, index, src);
+        const uint32_t blocks = args.row / uint32_t(ggml_blck_size(dst->type));
+        args.parts = make_divisor(blocks);
+        args.count = uint32_t(ggml_nrows(src)) * blocks;
+        args.source = src->type == GGML_TYPE_F32 ? rows_source::f32 : src->type == GGML_TYPE_F16 ? rows_source::f16 : rows_source::bf16;
+        const std::string kernel = std::string("set_") + quantized_type_name(dst->type) + "_blocks";
+        plan.launch("quantize_rows", kernel.c_str(), {(args.count * lanes + rows_block - 1) / rows_block}, {rows_block}, args);
+        return;
+    }
+    const std::string kernel = std::string("set_") + float_type_name(src->type) + "_" + float_type_name(dst->type);
+    plan_rows(plan, kernel, dst, src, index, src, src->ne[0] < min_row);
 }
 
 static const char * get_rows_refusal(const device_caps &, const ggml_tensor * op) {

@@ -1,36 +1,10 @@
 // Gathers, scatters and copies rows, converting between types. Kernels are named get_ or set_, source type, destination type. The _rows
 // kernels give a wave 256 elements of a row, the _flat kernels a work-item one element of many short rows.
-#include "strata/args/rows.h"
+#include "rows.h"
 #include "strata/dequantize.h"
 #include "strata/element.h"
-#include "strata/math.h"
-#include "strata/reduce.h"
 
 namespace strata {
-
-enum class direction { gather, scatter };
-
-struct row_pair {
-    char * dst;
-    const char * src;
-};
-
-// The source and destination of row r.
-template <direction Direction>
-STRATA_DEVICE row_pair find_rows(const rows_args & a, uint32_t r) {
-    const uint32_t rest = quotient(r, a.ne1), i1 = remainder(r, rest, a.ne1);
-    const uint32_t i3 = quotient(rest, a.ne2), i2 = remainder(rest, i3, a.ne2);
-    uint32_t index = i1;
-    if (a.index) {
-        const uint32_t j2 = remainder(i2, quotient(i2, a.index_ne1), a.index_ne1);
-        const uint32_t j3 = remainder(i3, quotient(i3, a.index_ne2), a.index_ne2);
-        index = *reinterpret_cast<const uint32_t *>(static_cast<const char *>(a.index) +
-                                                    (i1 * a.index_stride[0] + j2 * a.index_stride[1] + j3 * a.index_stride[2]));
-    }
-    const uint32_t dst_row = Direction == direction::scatter ? index : i1, src_row = Direction == direction::gather ? index : i1;
-    return {static_cast<char *>(a.dst) + (dst_row * a.dst_stride[0] + i2 * a.dst_stride[1] + i3 * a.dst_stride[2]),
-            static_cast<const char *>(a.src) + (src_row * a.src_stride[0] + i2 * a.src_stride[1] + i3 * a.src_stride[2])};
-}
 
 // The part of a row that this wave works on.
 struct wave_part {
@@ -111,37 +85,6 @@ STRATA_DEVICE void dequantize_rows(const rows_args & a) {
     }
 }
 
-// Eight lanes a block of 32, in the arithmetic of ggml's reference: scale amax / 127, values rounded half away from zero.
-STRATA_DEVICE void quantize_q8_0_rows(const rows_args & a) {
-    const uint32_t wave = wave_index();
-    if (wave >= a.count) {
-        return;
-    }
-    const wave_part part = find_part<direction::scatter>(a, wave);
-    const char * const src = part.at.src + static_cast<uint64_t>(part.begin) * sizeof(float);
-    char * const dst = part.at.dst + static_cast<uint64_t>(part.begin / block_q8_0::elements) * sizeof(block_q8_0);
-    for (uint32_t e = 4 * (thread_x() % wave_size); e < part.elements; e += 4 * wave_size) {
-        const float4v v = load<float4v>(src, e * sizeof(float));
-        float largest = 0.0f;
-        for (uint32_t i = 0; i < 4; i++) {
-            largest = max(largest, abs(v[i]));
-        }
-        largest = wave_max<8>(largest);
-        const float scale = largest / 127.0f;
-        const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
-        uint32_t packed = 0;
-        for (uint32_t i = 0; i < 4; i++) {
-            packed |= (static_cast<uint32_t>(static_cast<int32_t>(round(v[i] * inverse))) & 0xff) << (8 * i);
-        }
-        const uint32_t at = e / block_q8_0::elements * sizeof(block_q8_0);
-        const uint32_t within = e % block_q8_0::elements;
-        if (within == 0) {
-            store(dst, at, static_cast<half>(scale));
-        }
-        store(dst, at + 2 + within, packed);
-    }
-}
-
 }  // namespace strata
 
 using namespace strata;
@@ -198,5 +141,3 @@ SET(f32, bf16)
 SET(f16, f32)
 SET(f16, f16)
 SET(f16, bf16)
-
-STRATA_KERNEL(rows_block) void set_f32_q8_0_rows(rows_args a) { quantize_q8_0_rows(a); }

@@ -7,7 +7,7 @@ import pytest
 
 from support.compile import compile_hip
 from support.hip import emulator
-from support.ops import dequantize, new_rng, quantize
+from support.ops import QUANTIZED_TYPES, block_elements, dequantize, new_rng, quantize, random_blocks
 
 SOURCE = """
 #include "strata/dequantize.h"
@@ -116,8 +116,7 @@ STRATA_KERNEL(256) void narrow(io a) {
     ((float *) a.out)[block_x() * 256 + thread_x()] = \\
         dequantize(((const block_##type *) a.in)[(block_x() * 256 + thread_x()) / block_##type::elements], \\
                    thread_x() % block_##type::elements); }
-DEQUANTIZE(q4_0) DEQUANTIZE(q4_1) DEQUANTIZE(q5_0) DEQUANTIZE(q5_1) DEQUANTIZE(q8_0) DEQUANTIZE(q4_K) DEQUANTIZE(q5_K) DEQUANTIZE(q6_K)
-"""
+""" + " ".join(f"DEQUANTIZE({type})" for type in QUANTIZED_TYPES) + "\n"
 
 
 def launch(kernel, given, result, offset=0, grid=1, block=32):
@@ -242,9 +241,22 @@ def test_narrowing():
     assert np.isnan((bf16[:1] << 16).view(np.float32)[0]) and f16.max() < 2**16 and bf16.max() < 2**16
 
 
-@pytest.mark.parametrize("type", ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q5_K", "q6_K"])
+@pytest.mark.parametrize("type", QUANTIZED_TYPES)
 def test_dequantization(type):
     """Every weight, to the bit."""
-    raw = quantize(new_rng().standard_normal((1, 2048), dtype=np.float32), type)
-    out = launch("dequantize_" + type, raw, np.full(2048, np.nan, np.float32), grid=8, block=256)
-    np.testing.assert_array_equal(out, dequantize(raw, type)[0])
+    blocks = random_blocks(new_rng(), (1, 2048), type)
+    out = launch("dequantize_" + type, blocks.raw, np.full(2048, np.nan, np.float32), grid=8, block=256)
+    np.testing.assert_array_equal(out, blocks.values[0])
+
+
+def test_scales_of_four_bit_floats():
+    """Every exponent of mxfp4 and every scale of nvfp4, with all sixteen values."""
+    nibbles = np.arange(16, dtype=np.uint8) * 16 + np.arange(16, dtype=np.uint8)[::-1]
+    mxfp4 = np.concatenate([np.arange(256, dtype=np.uint8)[:, None], np.tile(nibbles, (256, 1))], axis=1)
+    nvfp4 = np.concatenate([np.arange(256, dtype=np.uint8).reshape(64, 4), np.tile(nibbles, (64, 2))], axis=1)
+    for type, blocks in (("mxfp4", mxfp4), ("nvfp4", nvfp4)):
+        raw = blocks.reshape(1, -1)
+        count = len(blocks) * block_elements(type)
+        out = launch("dequantize_" + type, raw, np.full(count, np.nan, np.float32), grid=count // 256, block=256)
+        np.testing.assert_array_equal(out.view(np.uint32) & 0x7fffffff, dequantize(raw, type)[0].view(np.uint32) & 0x7fffffff)
+        np.testing.assert_array_equal(out, dequantize(raw, type)[0])

@@ -6,14 +6,16 @@ import struct
 import numpy as np
 import pytest
 
+from support.ggml import TYPES, lib
 from support.hip import emulator
+from support.ops import QUANTIZED_TYPES, block_elements
 from support.shipped import shipped_kernels
 
 # Bytes and elements of a block.
-BLOCKS = {"q4_0": (18, 32), "q4_1": (20, 32), "q5_0": (22, 32), "q5_1": (24, 32), "q8_0": (34, 32),
-          "q4_K": (144, 256), "q5_K": (176, 256), "q6_K": (210, 256)}
+BLOCKS = {type: (lib.ggml_type_size(TYPES[type]), block_elements(type)) for type in QUANTIZED_TYPES}
 FLOATS = {"f32": 4, "f16": 2, "bf16": 2}
 ONE = (1, 1 << 31, 0)   # fast_divisor of 1
+NO_EXPERTS = bytes(64)
 
 
 def upload(size):
@@ -45,7 +47,7 @@ def quantized(kernel, type, rows, columns, k, grid, block=128):
     weights, values, meta = upload(rows * row), upload(columns * k), upload(columns * k // 32 * 8)
     dst = emulator().upload(np.full(rows * columns, np.nan, np.float32))
     batches = struct.pack("<QQ9I4x", rows * row, rows * row, *ONE * 3)
-    arguments = struct.pack("<4Q", weights, values, meta, dst) + batches + struct.pack("<4I", row, rows, columns, k)
+    arguments = struct.pack("<4Q", weights, values, meta, dst) + batches + struct.pack("<4I", row, rows, columns, k) + NO_EXPERTS
     run(kernel, grid, block, arguments, (weights, values, meta), dst, rows * columns)
 
 
@@ -54,7 +56,7 @@ def floats(kernel, type, activation, rows, columns, k, grid, block=128):
     weights, activations = upload(rows * row), upload(columns * column)
     dst = emulator().upload(np.full(rows * columns, np.nan, np.float32))
     batches = struct.pack("<QQ9I4x", rows * row, rows * row, *ONE * 3)
-    arguments = struct.pack("<3Q2Q", weights, activations, dst, 0, 0) + batches + struct.pack("<5I4x", row, column, rows, columns, k)
+    arguments = struct.pack("<3Q2Q", weights, activations, dst, 0, 0) + batches + struct.pack("<5I4x", row, column, rows, columns, k) + NO_EXPERTS
     run(kernel, grid, block, arguments, (weights, activations), dst, rows * columns)
 
 

@@ -11,6 +11,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from .paths import llama_cpp_source
+
 ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "ggml_hip_ext" / "include"
 TARGET = "gfx1151"
@@ -69,7 +71,8 @@ def _compile(source: str, suffix: str, flags: tuple[str, ...]) -> bytes:
 
 def compile_hip(source: str, target: str = TARGET, flags: tuple[str, ...] = ()) -> bytes:
     """The code object of HIP C++ text, which may include the project's device headers (strata/*.h)."""
-    return _compile(source, ".hip", (*HIP_FLAGS, f"--offload-arch={target}", *flags))
+    ggml = str(llama_cpp_source() / "ggml" / "src")
+    return _compile(source, ".hip", (*HIP_FLAGS, "-isystem", ggml, f"--offload-arch={target}", *flags))
 
 
 def assemble(source: str, target: str = TARGET, flags: tuple[str, ...] = ()) -> bytes:

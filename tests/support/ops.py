@@ -66,13 +66,15 @@ def type_name(tensor) -> str:
 
 
 def quantize(values: np.ndarray, type: str) -> np.ndarray:
-    """float32 values to raw blocks (uint8, last axis bytes of a row) by ggml's own quantiser."""
+    """float32 values to raw blocks (uint8, last axis bytes of a row) by ggml's own quantiser; a few types ask how much each column
+    matters: all the same."""
     values = np.ascontiguousarray(values, np.float32)
     row = values.shape[-1]
     rows = values.size // row
     raw = np.empty((rows, lib.ggml_row_size(TYPES[type], row)), np.uint8)
+    importance = ffi.new("float[]", [1.0] * row) if lib.ggml_quantize_requires_imatrix(TYPES[type]) else ffi.NULL
     written = lib.ggml_quantize_chunk(TYPES[type], ffi.cast("float *", values.ctypes.data), ffi.cast("void *", raw.ctypes.data),
-                                      0, rows, row, ffi.NULL)
+                                      0, rows, row, importance)
     assert written == raw.nbytes
     return raw.reshape(*values.shape[:-1], -1)
 
@@ -111,10 +113,10 @@ def block_elements(type: str) -> int:
     return lib.ggml_blck_size(TYPES[type])
 
 
-def random_blocks(rng: np.random.Generator, shape, type: str) -> Quantized:
-    """Blocks of random bytes, every bit pattern of them, but with finite scales of moderate size."""
+def random_blocks(rng: np.random.Generator, shape, type: str, low: int = 0, high: int = 256) -> Quantized:
+    """Blocks of random bytes of low to high - 1, but with finite scales of moderate size."""
     size, elements = lib.ggml_type_size(TYPES[type]), block_elements(type)
-    blocks = rng.integers(0, 256, (*shape[:-1], shape[-1] // elements, size), np.uint8)
+    blocks = rng.integers(low, high, (*shape[:-1], shape[-1] // elements, size), np.uint8)
     for at in SCALES[type]:
         blocks[..., at:at + 2] = rng.uniform(-2, 2, (*blocks.shape[:-1], 1)).astype(np.float16).view(np.uint8)
     if type == "iq1_m":      # its half lies in the high nibbles of bytes 49, 51, 53 and 55: exponents 12 to 15
