@@ -8,7 +8,10 @@ namespace {
 
 uint32_t tiles_of(const ggml_tensor * op) { return uint32_t((op->ne[0] + cumsum_tile_row - 1) / cumsum_tile_row); }
 
-const char * refusal(const device_caps &, const ggml_tensor * op) {
+const char * refusal(const device_caps & caps, const ggml_tensor * op) {
+    if (caps.wave_size != 32) {
+        return "wave size";
+    }
     const ggml_tensor * src = op->src[0];
     if (op->type != GGML_TYPE_F32 || src->type != GGML_TYPE_F32) {
         return "operand or result not f32";

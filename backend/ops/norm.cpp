@@ -10,7 +10,10 @@ namespace {
 constexpr int64_t max_row = int64_t(1) << 30;
 constexpr int64_t max_rows = int64_t(1) << 24;
 
-const char * type_refusal(const ggml_tensor * op) {
+const char * type_refusal(const device_caps & caps, const ggml_tensor * op) {
+    if (caps.wave_size != 32) {
+        return "wave size";
+    }
     return op->type != GGML_TYPE_F32 || op->src[0]->type != GGML_TYPE_F32 ? "operand or result not f32" : nullptr;
 }
 
@@ -18,8 +21,8 @@ const char * size_refusal(int64_t row, int64_t rows) {
     return row >= max_row || rows >= max_rows ? "rows of 2^30 elements or 2^24 rows or more" : nullptr;
 }
 
-const char * refusal(const device_caps &, const ggml_tensor * op) {
-    const char * reason = type_refusal(op);
+const char * refusal(const device_caps & caps, const ggml_tensor * op) {
+    const char * reason = type_refusal(caps, op);
     return reason ? reason : size_refusal(op->ne[0], ggml_nrows(op));
 }
 
@@ -62,8 +65,8 @@ bool contiguous_channel(const ggml_tensor * t) {
     return t->nb[0] == sizeof(float) && t->nb[1] == t->nb[0] * std::size_t(t->ne[0]) && t->nb[2] == t->nb[1] * std::size_t(t->ne[1]);
 }
 
-const char * group_norm_refusal(const device_caps &, const ggml_tensor * op) {
-    if (const char * reason = type_refusal(op)) {
+const char * group_norm_refusal(const device_caps & caps, const ggml_tensor * op) {
+    if (const char * reason = type_refusal(caps, op)) {
         return reason;
     }
     if (op->op_params[0] < 1) {

@@ -8,7 +8,10 @@ namespace strata {
 
 namespace {
 
-const char * refusal(const device_caps &, const ggml_tensor * op) {
+const char * refusal(const device_caps & caps, const ggml_tensor * op) {
+    if (caps.wave_size != 32) {
+        return "wave size";
+    }
     for (const ggml_tensor * t : {op, static_cast<const ggml_tensor *>(op->src[0]), static_cast<const ggml_tensor *>(op->src[1])}) {
         if (t->type != GGML_TYPE_F32) {
             return "operand or result not f32";
