@@ -51,6 +51,13 @@ STRATA_KERNEL(32) void xor_lanes(io a) {
     out[160] = lane_xor<16>(x);
 }
 
+STRATA_KERNEL(32) void running_sums(io a) {
+    const float x = ((const float *) a.in)[thread_x()];
+    float * out = (float *) a.out + thread_x();
+    out[0] = wave_scan(x);
+    out[32] = previous_lane(x);
+}
+
 /// A and B are 16 rows of 16 values each, C and D 16 x 16.
 template <class Fragment> STRATA_DEVICE void product16(io a, float * c) {
     const char * in = (const char *) a.in;
@@ -172,6 +179,13 @@ def test_lane_xor():
     out = launch("xor_lanes", x, np.zeros((6, 32), np.uint32))
     for row, mask in zip(out, (1, 2, 4, 8, 15, 16)):
         np.testing.assert_array_equal(row, x[np.arange(32) ^ mask])
+
+
+def test_running_sums():
+    x = new_rng().integers(-1000, 1000, 32).astype(np.float32)
+    sums, before = launch("running_sums", x, np.zeros((2, 32), np.float32))
+    np.testing.assert_array_equal(sums, np.cumsum(x))
+    np.testing.assert_array_equal(before, np.concatenate([[0], x[:-1]]))
 
 
 @pytest.mark.parametrize("type", ["f16", "bf16"])
