@@ -173,6 +173,8 @@ def cases() -> List[Case]:
     for type in (*weights, "f16", "bf16", "f32"):
         found += [_mul_mat(type, 4096, n, 14336) for n in (1, 4, 8, 512)]
     found += [_mul_mat("f32", 256, 1, 2048), _mul_mat("f32", 32, 1, 2048)]
+    # What another emulator has counted: tests/emulator/test_stock.py
+    found += [*(_mul_mat(type, 64, 1, 2048) for type in ("q8_0", "q4_K", "q6_K")), _mul_mat("q8_0", 256, 128, 512)]
     for type in (*weights, "bf16"):
         found += [_mul_mat_id(type, 32, 8, 512, n, 2048) for n in (1, 32)]
     found.append(_mul_mat_id("bf16", 256, 8, 2048, 1, 512))
@@ -314,11 +316,10 @@ class Measure:
     blas: int = 0            # products given to hipBLAS, of which nothing is counted
     waves: int = 0
     instructions: int = 0
-    classes: Dict[str, int] = dataclasses.field(default_factory=dict)
     requested_bytes: int = 0  # loads and stores of global memory, every lane's
     line_bytes: int = 0       # distinct 128-byte lines of each launch
     modelled_us: Optional[float] = None
-    kernels: List[str] = dataclasses.field(default_factory=list)
+    kernels: Dict[str, Dict[str, int]] = dataclasses.field(default_factory=dict)  # waves and instructions of each class
 
 
 def measure(launches: Sequence[Dict[str, Any]], blas: int) -> Measure:
@@ -326,16 +327,14 @@ def measure(launches: Sequence[Dict[str, Any]], blas: int) -> Measure:
     for launch in launches:
         found.waves += launch["waves"]
         found.instructions += launch["instructions"]["total"]
-        for name, count in launch["instructions"].items():
-            if name != "total":
-                found.classes[name] = found.classes.get(name, 0) + count
+        kernel = found.kernels.setdefault(launch["kernel"], {})
+        for name, count in {"waves": launch["waves"], **launch["instructions"]}.items():
+            kernel[name] = kernel.get(name, 0) + count
         memory = launch["global"]
         found.requested_bytes += memory["load_bytes"] + memory["store_bytes"]
         found.line_bytes += LINE * memory["lines"]["launch"]
         if "modelled_us" in launch:
             found.modelled_us = (found.modelled_us or 0.0) + launch["modelled_us"]
-        if launch["kernel"] not in found.kernels:
-            found.kernels.append(launch["kernel"])
     return found
 
 
