@@ -3,6 +3,7 @@
 
 #include "../errors.h"
 #include "../machine.h"
+#include "lines.h"
 #include "settings.h"
 
 #include <algorithm>
@@ -11,14 +12,12 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <vector>
 
 namespace strata::emulator {
 
 namespace {
-
-constexpr uint64_t line_bytes = 128;
-constexpr unsigned banks = 32;
 
 void add(traffic & to, const traffic & from) {
     to.load_requests += from.load_requests;
@@ -84,47 +83,10 @@ void launch_counts::add(const launch_counts & other) {
 counter::counter() : lines_(new line_table) {}
 counter::~counter() { delete lines_; }
 
-namespace {
-
-/// Passes over the banks that the lanes of one access need: 32 lanes of up to 4 bytes, 16 of 8, or 8 of 16 at a time; lanes that
-/// want different dwords of one bank wait for each other.
-void bank_passes(const memory_access & a, unsigned which, uint64_t & passes, uint64_t & conflicts) {
-    const unsigned dwords = (a.bytes + 3) / 4;
-    const unsigned group = dwords <= 1 ? 32 : dwords == 2 ? 16 : 8;
-    for (unsigned first = 0; first < 32; first += group) {
-        uint32_t wanted[banks][32];
-        uint8_t used[banks] = {};
-        unsigned most = 0;
-        for (unsigned lane = first; lane < first + group; lane++) {
-            if (!(a.lanes >> lane & 1)) continue;
-            const uint32_t begin = uint32_t(a.at[which][lane]) / 4;
-            const uint32_t end = uint32_t(a.at[which][lane] + a.bytes - 1) / 4;
-            for (uint32_t d = begin; d <= end; d++) {
-                uint32_t * list = wanted[d % banks];
-                uint8_t & n = used[d % banks];
-                if (std::find(list, list + n, d) == list + n && n < 32) list[n++] = d;
-                most = std::max<unsigned>(most, n);
-            }
-        }
-        passes += most;
-        if (most > 1) conflicts += most - 1;
-    }
-}
-
-}  // namespace
-
 void counter::lines(traffic & t, const memory_access & a, bool write) {
-    uint64_t seen[65];
-    unsigned count = 0;
+    uint64_t seen[most_lines];
+    const unsigned count = distinct_lines(a, seen);
     const bool is_scalar = &t == &counts.scalar;
-    for (uint32_t rest = a.lanes; rest; rest &= rest - 1) {
-        const uint64_t address = a.at[0][__builtin_ctz(rest)];
-        const uint64_t last = (address + a.bytes - 1) / line_bytes;
-        for (uint64_t line = address / line_bytes; line <= last; line++) {
-            if (count && seen[count - 1] == line) continue;
-            if (std::find(seen, seen + count, line) == seen + count) seen[count++] = line;
-        }
-    }
     t.request_lines += count;
     for (unsigned n = 0; n < count; n++) {
         line_table::entry & e = lines_->find((seen[n] + 1) | (is_scalar ? line_table::scalar_bit : 0));
@@ -142,7 +104,9 @@ void counter::access(const wave & w, const probe & p, const memory_access & a) {
         counts.lds_requests++;
         if (u.load) counts.lds_load_bytes += bytes;
         if (u.store) counts.lds_store_bytes += bytes;
-        for (unsigned n = 0; n < a.addresses; n++) bank_passes(a, n, counts.lds_passes, counts.lds_conflicts);
+        const bank_use use = lds_passes(a);
+        counts.lds_passes += use.passes;
+        counts.lds_conflicts += use.conflicts;
         return;
     }
     if (u.where == segment::scalar && a.at[0][0] >= w.extra[0].begin && a.at[0][0] < w.extra[0].end) {
@@ -206,6 +170,7 @@ struct launch_record {
     uint32_t lds = 0;
     occupancy waves;
     launch_counts counts;
+    std::optional<model::modelled> time;
 };
 struct kernel_record {
     uint32_t vgprs = 0, sgprs = 0, vgpr_spills = 0, sgpr_spills = 0, static_lds = 0, scratch = 0;
@@ -256,6 +221,14 @@ std::string counts_json(const launch_counts & c) {
     return text;
 }
 
+/// Modelled, never measured: see docs/model.md.
+std::string time_json(const model::modelled & m) {
+    return format(", \"modelled\": {\"us\": %.3f, \"share\": %.4f, \"busy\": {\"issue\": %.3f, \"valu\": %.3f, \"lds\": %.3f, "
+                  "\"l0\": %.3f, \"l2\": %.3f, \"mall\": %.3f, \"dram\": %.3f}, \"l2_bytes\": %.0f, \"mall_bytes\": %.0f, "
+                  "\"dram_bytes\": %.0f}", m.us, m.share, m.issue, m.valu, m.lds, m.l0, m.l2, m.mall, m.dram, m.l2_bytes, m.mall_bytes,
+                  m.dram_bytes);
+}
+
 std::string quoted(const std::string & text) {
     std::string out = "\"";
     for (const char c : text) {
@@ -267,7 +240,11 @@ std::string quoted(const std::string & text) {
 
 }  // namespace
 
-void launch_counter::record(const dispatch & launch) {
+uint64_t launch_counter::instructions() const {
+    return std::accumulate(std::begin(counts_.instructions), std::end(counts_.instructions), uint64_t(0));
+}
+
+void launch_counter::record(const dispatch & launch, const std::optional<model::modelled> & time) {
     const kernel_image & k = *launch.kernel;
     for (const line_table::entry & e : lines_->entries) {
         if (e.line == 0) continue;
@@ -294,7 +271,7 @@ void launch_counter::record(const dispatch & launch) {
     }
     const uint32_t items = launch.block.x * launch.block.y * launch.block.z;
     book.launches.push_back({k.name, book.phase, launch.grid, launch.block, k.static_lds + launch.dynamic_lds,
-                             occupancy_of(k, items, launch.dynamic_lds), counts_});
+                             occupancy_of(k, items, launch.dynamic_lds), counts_, time});
 }
 
 void set_phase(std::string name) {
@@ -325,9 +302,9 @@ void write_counts() {
     comma = "";
     for (const launch_record & l : book.launches) {
         std::fprintf(file, "%s\n{\"kernel\": %s, \"phase\": %s, \"grid\": [%u, %u, %u], \"block\": [%u, %u, %u], \"lds_bytes\": %u, "
-                     "\"occupancy\": {\"waves_per_simd\": %g, \"workgroups_per_wgp\": %u, \"limit\": \"%s\"}, %s}", comma,
+                     "\"occupancy\": {\"waves_per_simd\": %g, \"workgroups_per_wgp\": %u, \"limit\": \"%s\"}, %s%s}", comma,
                      quoted(l.kernel).c_str(), quoted(l.phase).c_str(), l.grid.x, l.grid.y, l.grid.z, l.block.x, l.block.y, l.block.z,
-                     l.lds, l.waves.waves, l.waves.workgroups, l.waves.limit, counts_json(l.counts).c_str());
+                     l.lds, l.waves.waves, l.waves.workgroups, l.waves.limit, counts_json(l.counts).c_str(), l.time ? time_json(*l.time).c_str() : "");
         comma = ",";
     }
     std::fprintf(file, "\n]\n}\n");

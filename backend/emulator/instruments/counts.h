@@ -2,9 +2,11 @@
 #pragma once
 
 #include "access.h"
+#include "model/chip.h"
 #include "probe.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace strata::emulator {
@@ -65,7 +67,8 @@ public:
     launch_counter();
     ~launch_counter();
     void take(const counter & of_thread);  ///< under the launch's lock
-    void record(const dispatch & launch);
+    void record(const dispatch & launch, const std::optional<model::modelled> & time);
+    uint64_t instructions() const;
 
 private:
     launch_counts counts_;

@@ -4,6 +4,7 @@
 #include "../exec/buffer_address.h"
 #include "../exec/scalar.h"
 #include "counts.h"
+#include "model/trace.h"
 
 namespace strata::emulator::STRATA_ISA {
 
@@ -99,6 +100,7 @@ static __attribute__((noinline)) void watch_access(wave * w, const probe & p) {
     find_access(w, p, a);
     const thread_state & t = *w->watched->thread;
     if (t.on & instrument_count) t.count->access(*w, p, a);
+    if (t.on & instrument_time) t.trace->access(w->index, p, a);
     if (t.on & (instrument_memory | instrument_align)) check_memory(*w, p, a);
     if (t.on & instrument_race) check_race(*w, p, a);
     if (t.on & instrument_init) follow_definedness(w, p, a);
@@ -109,6 +111,7 @@ STRATA_HANDLER(instrument_hook) {
     const wave_state & s = *w->watched;
     const thread_state & t = *s.thread;
     if (t.on & instrument_count) t.count->instruction(p);
+    if (t.on & instrument_time) t.trace->instruction(w->index, p);
     if (t.on & instrument_wait) check_wait(*w, p);
     if (p.memory.where != segment::none) {
         watch_access(w, p);

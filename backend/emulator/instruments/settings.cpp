@@ -54,6 +54,11 @@ instrument_settings read() {
     s.count_file = file_name("STRATA_COUNT");
     s.report_file = file_name("STRATA_SANITIZE_REPORTS");
     if (!s.count_file.empty()) s.on |= instrument_count;
+    const char * model = std::getenv("STRATA_MODEL");
+    if (model && *model && std::string_view(model) != "0") {
+        if (s.has(instrument_count)) s.on |= instrument_time;
+        else std::fprintf(stderr, "strata-emulator: STRATA_MODEL needs STRATA_COUNT=file.json: that is where modelled times are written\n");
+    }
     return s;
 }
 

@@ -1,4 +1,4 @@
-// Which instruments watch this process: STRATA_SANITIZE, STRATA_COUNT. Read once.
+// Which instruments watch this process: STRATA_SANITIZE, STRATA_COUNT, STRATA_MODEL. Read once.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,12 @@ enum instrument : uint32_t {
     instrument_race = 8,
     instrument_wait = 16,
     instrument_host = 32,
+    instrument_time = 128,  ///< with instrument_count: also the modelled time
     instrument_align = 64,  ///< not part of `all`: accesses that gfx1151 makes, but that are not aligned to their size
 };
 constexpr uint32_t sanitizer_kinds = instrument_memory | instrument_init | instrument_race | instrument_wait | instrument_host;
 /// The instruments that look at single instructions.
-constexpr uint32_t instruction_instruments = (sanitizer_kinds & ~uint32_t(instrument_host)) | instrument_count | instrument_align;
+constexpr uint32_t instruction_instruments = (sanitizer_kinds & ~uint32_t(instrument_host)) | instrument_count | instrument_align | instrument_time;
 
 struct instrument_settings {
     uint32_t on = 0;

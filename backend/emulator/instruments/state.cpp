@@ -4,13 +4,16 @@
 #include "../program.h"
 #include "../workgroup.h"
 #include "counts.h"
+#include "model/chip.h"
 #include "report.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <mutex>
+#include <optional>
 #include <sys/mman.h>
 
 namespace strata::emulator {
@@ -22,6 +25,10 @@ struct launch_state {
     uint32_t epoch = 0;
     std::mutex lock;
     launch_counter counts;
+    std::optional<model::sample> sample;  // with instrument_time
+    std::vector<std::unique_ptr<model::workgroup_trace>> traces;
+
+    std::optional<model::modelled> time(const dispatch & launch);
 };
 
 namespace {
@@ -82,11 +89,26 @@ void shadow_copied(uint64_t to, uint64_t from, uint64_t bytes) {
     else shadow_written(to, bytes);
 }
 
+static uint32_t resident_groups(const dispatch & launch) {
+    return occupancy_of(*launch.kernel, launch.block.x * launch.block.y * launch.block.z, launch.dynamic_lds).workgroups;
+}
+
+std::optional<model::modelled> launch_state::time(const dispatch & launch) {
+    if (!sample) return std::nullopt;
+    static model::chip & chip = *new model::chip;  // launches run one after the other; see run() in machine.h
+    std::sort(traces.begin(), traces.end(), [](const auto & a, const auto & b) { return a->group < b->group; });
+    return chip.run(traces, {resident_groups(launch), counts.instructions()});
+}
+
 launch_state * begin_watching(const launch_context & context) {
     static std::atomic<uint32_t> launches{0};
     auto * state = new launch_state;
     state->context = &context;
     state->epoch = ++launches;
+    if (instruments().has(instrument_time)) {
+        const dim3 & grid = context.launch.grid;
+        state->sample.emplace(uint64_t(grid.x) * grid.y * grid.z, context.waves, model::parameters().processors * resident_groups(context.launch));
+    }
     // Epochs repeat after 8192 launches; cells must not be as old as that.
     device_shadow & d = shadow_of_device;
     if (d.cells && state->epoch % 8192 == 0) {
@@ -97,7 +119,7 @@ launch_state * begin_watching(const launch_context & context) {
 }
 
 void end_watching(launch_state * state, const dispatch & launch, bool finished) {
-    if (finished && instruments().has(instrument_count)) state->counts.record(launch);
+    if (finished && instruments().has(instrument_count)) state->counts.record(launch, state->time(launch));
     delete state;
 }
 
@@ -110,6 +132,7 @@ thread_state * watch_thread(launch_state & launch, const launch_context & contex
     t->on = instruments().on & instruction_instruments;
     t->waves = context.waves;
     if (t->on & instrument_count) t->count = new counter;
+    if (t->on & instrument_time) t->trace = new model::tracer(*launch.sample);
     t->wave = new wave_state[context.waves];
     worker_shadows & memory = this_worker_shadows();
     const size_t scratch_bytes = size_t(context.launch.kernel->scratch + 15) / 16 * 16 * 32;
@@ -138,7 +161,12 @@ void unwatch_thread(thread_state * t) {
         std::lock_guard hold(t->launch->lock);
         t->launch->counts.take(*t->count);
     }
+    if (t->trace) {
+        std::lock_guard hold(t->launch->lock);
+        std::move(t->trace->done.begin(), t->trace->done.end(), std::back_inserter(t->launch->traces));
+    }
     delete t->count;
+    delete t->trace;
     delete[] t->wave;
     delete t;
 }
@@ -155,6 +183,7 @@ void watch_barrier(thread_state & t) {
 void watch_workgroup(thread_state & t, uint64_t group, const wave & any) {
     t.group = group;
     if (t.count) {
+        if (t.trace) t.trace->begin_workgroup(group, t.waves);
         t.count->begin_workgroup(group);
         t.count->counts.waves += t.waves;
     }

@@ -15,6 +15,7 @@ struct dispatch;
 struct launch_context;
 class counter;
 class launch_counter;
+namespace model { class tracer; }
 
 constexpr uint32_t watched_rows = 272;  // as many as the wave has, see workgroup.cpp
 
@@ -77,6 +78,7 @@ struct thread_state {
     uint32_t on = 0;
     uint64_t group = 0;
     counter * count = nullptr;
+    model::tracer * trace = nullptr;
     uint8_t * lds_undefined = nullptr;
     access_cell * lds_cells = nullptr;
     uint32_t lds_epoch = 0;  ///< grows with every barrier and workgroup

@@ -47,7 +47,7 @@ enum class internal : uint8_t { none, free, cycle };
 
 /// Instructions that no unit executes. s_delay_alu and s_clause go with their neighbours.
 internal internal_kind(const probe & p) {
-    if (p.what != work::wait) return internal::none;
+    if (p.what != work_class::wait) return internal::none;
     const uint32_t op = p.word >> 16;
     return op == 0xbf87 || op == 0xbf85 ? internal::free : internal::cycle;
 }
@@ -226,12 +226,12 @@ double simulation::earliest(wave_run & w, const trace_event & e) {
     if (p.reads_scc) t = std::max(t, w.slots[slot_scc]);
     const simd_state & s = simds_[w.simd];
     switch (p.what) {
-    case work::valu: case work::vopd: case work::dot: case work::wmma: t = std::max(t, s.valu); break;
-    case work::trans: t = std::max({t, s.valu, s.trans}); break;
-    case work::salu: t = std::max(t, s.salu); break;
+    case work_class::valu: case work_class::vopd: case work_class::dot: case work_class::wmma: t = std::max(t, s.valu); break;
+    case work_class::trans: t = std::max({t, s.valu, s.trans}); break;
+    case work_class::salu: t = std::max(t, s.salu); break;
     // A few requests may wait for their unit without holding up the wave.
-    case work::vmem: t = std::max(t, units_[w.simd / 2].l0_tags.free_at - 32); break;
-    case work::lds: t = std::max(t, units_[w.simd / 2].lds.free_at - 32); break;
+    case work_class::vmem: t = std::max(t, units_[w.simd / 2].l0_tags.free_at - 32); break;
+    case work_class::lds: t = std::max(t, units_[w.simd / 2].lds.free_at - 32); break;
     default: break;
     }
     if (internal_kind(p) != internal::free && s.issue_at >= t && s.issued >= p_.issue_width) t = s.issue_at + 1;
@@ -352,28 +352,28 @@ bool simulation::issue(unsigned n, wave_run & w, const trace_event & e, double n
         results(w, p, now + latency);
     };
     switch (p.what) {
-    case work::valu: case work::vopd: case work::dot: on_valu(1, p_.valu_latency); break;
-    case work::trans:
+    case work_class::valu: case work_class::vopd: case work_class::dot: on_valu(1, p_.valu_latency); break;
+    case work_class::trans:
         s.trans = now + p_.trans_cycles;
         on_valu(1, p_.trans_latency);
         break;
-    case work::wmma: {
+    case work_class::wmma: {
         const unsigned cycles = is_iu4(p) ? p_.wmma_iu4_cycles : p_.wmma_cycles;
         on_valu(cycles, cycles + p_.valu_latency);
         break;
     }
-    case work::salu:
+    case work_class::salu:
         s.salu = now + 1;
         results(w, p, now + p_.salu_latency);
         break;
-    case work::smem: scalar(w, e, now); break;
-    case work::vmem: memory(w, e, now); break;
-    case work::lds: {
+    case work_class::smem: scalar(w, e, now); break;
+    case work_class::vmem: memory(w, e, now); break;
+    case work_class::lds: {
         const double passes = std::max<double>(1, e.passes);
         w.lgkm.add(units_[w.simd / 2].lds.take(now, passes) + passes + p_.lds_latency);
         break;
     }
-    case work::branch: {
+    case work_class::branch: {
         const bool taken = w.next + 1 < w.events->size() && (*w.events)[w.next + 1].what->pc != p.pc + 4;
         w.ready = now + (taken ? p_.branch_taken : 1);
         break;
@@ -396,8 +396,8 @@ void simulation::step(unsigned n, double now) {
         return;
     }
     const trace_event & e = (*w.events)[w.next];
-    if ((e.what->what == work::vmem && (w.vm.full(now) || w.vs.full(now))) ||
-        ((e.what->what == work::lds || e.what->what == work::smem) && w.lgkm.full(now))) {
+    if ((e.what->what == work_class::vmem && (w.vm.full(now) || w.vs.full(now))) ||
+        ((e.what->what == work_class::lds || e.what->what == work_class::smem) && w.lgkm.full(now))) {
         queue_.push({now + 1, n});
         return;
     }
