@@ -4,17 +4,11 @@ import struct
 import numpy as np
 import pytest
 
-from support.hip import emulator
+from support.hip import divisor, emulator
 from support.ops import new_rng
 from support.shipped import shipped_kernels
 
 EMPTY = 0
-
-
-def divisor(by):
-    """make_divisor of strata/args/division.h."""
-    shift = max(0, (by - 1).bit_length())
-    return by, -(-(1 << (31 + shift)) // by), shift
 
 
 def route(ids, experts, tile, sources):

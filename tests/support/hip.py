@@ -181,6 +181,12 @@ class Hip:
         return self.raw.strata_emulator_last_fault().decode()
 
 
+def divisor(by: int) -> tuple[int, int, int]:
+    """The fast_divisor that make_divisor of strata/args/division.h makes."""
+    shift = (by - 1).bit_length()
+    return by, -(-(1 << (31 + shift)) // by), shift
+
+
 @functools.cache
 def emulator() -> Hip:
     """The emulator, loaded once a process."""
