@@ -1,0 +1,127 @@
+"""STRATA_SANITIZE=race: waves in LDS between barriers, workgroups in device memory."""
+import struct
+
+import numpy as np
+import pytest
+
+from support.compile import compile_hip
+from support.instruments import Instrumented
+
+SOURCE = """
+#include "strata/device.h"
+using namespace strata;
+
+struct args { uint32_t * data; uint32_t way; };
+
+/// Each wave writes its part of LDS and reads the part of the next one. way 0: with barriers.
+STRATA_KERNEL(128) void exchange(args a) {
+    __attribute__((shared)) static uint32_t block[128];
+    const uint32_t i = thread_x();
+    block[i] = i;
+    if (a.way == 0) { barrier(); }
+    else { asm volatile("s_waitcnt lgkmcnt(0)" ::: "memory"); }
+    a.data[i] = block[(i + 32) % 128];
+}
+
+/// The second round overwrites what others may still read. way 0: with a barrier in between.
+STRATA_KERNEL(128) void reuse(args a) {
+    __attribute__((shared)) static uint32_t block[128];
+    const uint32_t i = thread_x();
+    block[i] = i;
+    barrier();
+    const uint32_t seen = block[127 - i];
+    if (a.way == 0) { barrier(); }
+    else { asm volatile("s_waitcnt lgkmcnt(0)" ::: "memory"); }
+    block[i] = seen;
+    barrier();
+    a.data[i] = block[127 - i];
+}
+
+/// Waves write bytes of the same dwords. way 0: each its own.
+STRATA_KERNEL(128) void bytes(args a) {
+    __attribute__((shared)) static volatile uint8_t block[128];
+    const uint32_t i = thread_x(), wave = i / 32, lane = i % 32;
+    block[a.way == 0 ? lane * 4 + wave : lane] = uint8_t(i);
+    barrier();
+    a.data[i] = block[i];
+}
+
+/// Workgroups write data[way 0: their own, 1: all the same, 2: one byte further in each].
+STRATA_KERNEL(32) void publish(args a) {
+    const uint32_t i = thread_x();
+    auto * bytes = (volatile uint8_t *) a.data;
+    if (a.way == 2) bytes[i * 4 + block_x()] = uint8_t(i);
+    else ((volatile uint32_t *) a.data)[a.way == 0 ? block_x() * 32 + i : i] = i;
+}
+
+/// A workgroup reads what another writes. way 0: it reads elsewhere.
+STRATA_KERNEL(32) void neighbour(args a) {
+    const uint32_t i = thread_x(), other = (block_x() + 1) % 4;
+    volatile uint32_t * data = a.data;
+    const uint32_t seen = data[(a.way == 0 ? 4 : other) * 32 + i];
+    data[block_x() * 32 + i] = seen;
+}
+
+STRATA_KERNEL(32) void count(args a) {
+    if (a.way == 0) __atomic_fetch_add(a.data, 1u, __ATOMIC_RELAXED);
+    else if (thread_x() == 0) *(volatile uint32_t *) a.data = *(volatile uint32_t *) a.data + 1;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    return Instrumented(tmp_path_factory.mktemp("race"), STRATA_SANITIZE="race")
+
+
+@pytest.fixture
+def hip(started):
+    started.reset()
+    yield started
+    started.reset()
+
+
+def run(hip, kernel: str, way: int, grid: int, block: int) -> list[str]:
+    data = hip.upload(np.zeros(1024, np.uint32))
+    hip.launch(hip.kernel(compile_hip(SOURCE), kernel), grid, block, struct.pack("<QI4x", data, way))
+    hip.synchronize()
+    return hip.reports()
+
+
+@pytest.mark.parametrize("kernel", ["exchange", "reuse", "bytes"])
+def test_waves_in_lds(hip, kernel):
+    assert run(hip, kernel, 0, 1, 128) == []
+    reports = run(hip, kernel, 1, 1, 128)
+    assert reports and all("two waves of a workgroup touch the same LDS bytes and no barrier is between them" in each for each in reports)
+    assert "of the same workgroup" in reports[0] and reports[0].count("in `ds_") + reports[0].count("it in `ds_") >= 2
+
+
+def test_one_wave_is_in_order(hip):
+    assert run(hip, "exchange", 1, 1, 32) == []
+
+
+@pytest.mark.parametrize("way, faulty", [(0, False), (1, True), (2, False)])
+def test_workgroups_write(hip, way, faulty):
+    reports = run(hip, "publish", way, 4, 32)
+    assert bool(reports) == faulty, reports
+    if faulty:
+        assert "two workgroups of a launch touch the same bytes" in reports[0] and "workgroup (0, 0, 0), writing it" in reports[0]
+
+
+@pytest.mark.parametrize("way, faulty", [(0, False), (1, True)])
+def test_workgroups_read_and_write(hip, way, faulty):
+    assert bool(run(hip, "neighbour", way, 4, 32)) == faulty
+
+
+@pytest.mark.parametrize("way, faulty", [(0, False), (1, True)])
+def test_atomics_do_not_race(hip, way, faulty):
+    assert bool(run(hip, "count", way, 4, 32)) == faulty
+
+
+def test_launches_follow_each_other(hip):
+    data = hip.upload(np.zeros(1024, np.uint32))
+    kernel = hip.kernel(compile_hip(SOURCE), "publish")
+    for _ in range(3):
+        hip.launch(kernel, 1, 32, struct.pack("<QI4x", data, 1))
+    hip.synchronize()
+    assert hip.reports() == []

@@ -1,0 +1,60 @@
+"""Instances of the emulator with instruments on, beside the one that other tests use."""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import struct
+from pathlib import Path
+
+from .assembly import kernel_image
+from .hip import Hip, HipError
+from .libraries import emulator_library
+
+
+@contextlib.contextmanager
+def _environment(**variables: str):
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+class Instrumented(Hip):
+    """An emulator that was started with the given variables; the loader takes a copy of the file for another library."""
+
+    def __init__(self, folder: Path, **variables: str):
+        copy = folder / "libstrata-emulator-instrumented.so"
+        shutil.copy(emulator_library(), copy)
+        with _environment(**variables):
+            super().__init__(copy)
+            self.raw.strata_emulator_reports.restype = ctypes.c_size_t
+            self.raw.strata_emulator_reports.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+            self.free(self.malloc(64))  # the variables are read now
+
+    def reset(self) -> None:
+        """All memory and reports are forgotten."""
+        self.call("hipDeviceReset")
+        self.raw.hipGetLastError()
+        self.raw.strata_emulator_forget_reports()
+
+    def reports(self) -> list[str]:
+        size = self.raw.strata_emulator_reports(None, 0)
+        text = ctypes.create_string_buffer(size + 1)
+        self.raw.strata_emulator_reports(text, size + 1)
+        return [each for each in text.value.decode().split("\n\n") if each]
+
+    def run(self, body: str, *arguments: int, grid=1, block=32, **kernel) -> list[str]:
+        """Runs an assembler kernel on pointers to its end, or to its fault, and returns the reports."""
+        image = kernel_image(body, pointers=len(arguments), **kernel)
+        self.launch(self.kernel(image, kernel.get("name", "probe")), grid, block, struct.pack(f"<{len(arguments)}Q", *arguments))
+        with contextlib.suppress(HipError):
+            self.synchronize()
+        return self.reports()
