@@ -24,8 +24,8 @@ struct tile_range {
     uint32_t columns;
 };
 constexpr double any = 1e30;
-constexpr tile_range small_block_tiles[] = {{12, 16}, {32, 32}, {64, 64}, {any, 128}};
-constexpr tile_range large_block_tiles[] = {{12, 16}, {24, 32}, {48, 64}, {64, 32}, {any, 128}};
+constexpr tile_range small_block_tiles[] = {{12, 16}, {64, 48}, {any, 128}};                        // blocks of up to 128
+constexpr tile_range large_block_tiles[] = {{12, 16}, {24, 32}, {48, 48}, {64, 32}, {any, 128}};    // blocks of 256
 constexpr tile_range half_tiles[] = {{16, 16}, {any, 64}};   // f16, bf16
 
 template <std::size_t N>
@@ -44,7 +44,7 @@ uint32_t tile_columns(ggml_type type, double rows_an_expert) {
     if (!ggml_is_quantized(type)) {
         return find_tile(half_tiles, rows_an_expert);
     }
-    return ggml_blck_size(type) == 256 ? find_tile(large_block_tiles, rows_an_expert) : find_tile(small_block_tiles, rows_an_expert);
+    return ggml_blck_size(type) >= 256 ? find_tile(large_block_tiles, rows_an_expert) : find_tile(small_block_tiles, rows_an_expert);
 }
 
 /// Up to so many pairs, a mat-vec reads hardly more weights than tiles would.
@@ -96,12 +96,12 @@ struct task {
           experts{ids->data, ids->nb[0], ids->nb[1], make_divisor(uint32_t(ids->ne[0])), make_divisor(uint32_t(x->ne[1]))},
           batches{w->nb[2], 0, make_divisor(1), make_divisor(1), make_divisor(1)} {}
 
-    /// STRATA_DISABLE=mul_mat_vec sends everything through tiles, STRATA_DISABLE=mul_mat_id_tiles through the mat-vec.
+    /// STRATA_DISABLE=mul_mat_vec sends everything through tiles. Without WMMA instructions there are tiles for f32 weights only.
     bool use_mat_vec(const planner & plan) const {
         if (!has_tiles(plan.caps(), w->type)) {
             return true;
         }
-        return pairs <= max_grid && (plan.disabled("mul_mat_id_tiles") || (pairs <= max_mat_vec_pairs(w->ne[2]) && !plan.disabled("mul_mat_vec")));
+        return pairs <= max_mat_vec_pairs(w->ne[2]) && !plan.disabled("mul_mat_vec");
     }
 
     /// Sorts the pairs for tiles of `columns`; the steps are between activations, in the kernel's unit.

@@ -287,5 +287,6 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
 #define STRATA_MUL_MAT_Q_KERNELS(type) \
     STRATA_MUL_MAT_Q(type, 16)         \
     STRATA_MUL_MAT_Q(type, 32)         \
+    STRATA_MUL_MAT_Q(type, 48)         \
     STRATA_MUL_MAT_Q(type, 64)         \
     STRATA_MUL_MAT_Q(type, 128)

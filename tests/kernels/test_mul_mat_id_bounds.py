@@ -71,7 +71,7 @@ def test_quantized(type):
     rng = new_rng()
     for k in (BLOCKS[type][1], 3 * BLOCKS[type][1]):
         for rows in (1, 33, 129):
-            for tile in (16, 32, 64, 128):
+            for tile in (16, 32, 48, 64, 128):
                 for ids in cases(rng, tile):
                     quantized(f"mul_mat_{type}_j{tile}", type, ids, rows, k, tiles(rows, 128), 256 if tile == 128 else 128, tile)
             for wave_rows in (1, 4):
