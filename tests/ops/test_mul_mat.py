@@ -252,6 +252,18 @@ def test_infinities_show():
             assert np.all(np.isfinite(np.delete(out, (3, 7), axis=1)))
 
 
+@pytest.mark.parametrize("columns", [1, 16, pytest.param(32, marks=pytest.mark.full), pytest.param(512, marks=pytest.mark.full)])
+def test_large_product_three_times(columns):
+    rng = new_rng()
+    w = random_blocks(rng, (8192, 2048), "q8_0")
+    x = rng.standard_normal((columns, 2048), dtype=np.float32)
+    results = [run_op(lambda g, a, b: g.mul_mat(a, b), w, x).reshape(columns, -1) for _ in range(3)]
+    for other in results[1:]:
+        np.testing.assert_array_equal(other.view(np.uint32), results[0].view(np.uint32))
+    some = rng.choice(8192, 300, replace=False)
+    assert_product(results[0][:, some], w.values[some].astype(np.float64), q8_1(x))
+
+
 def test_many_matrices():
     rng = new_rng()
     w, w_values = weights(rng, (600, 5, 32), "q4_0")
