@@ -11,6 +11,9 @@
 #include "strata/kv.h"
 #include "strata/wmma.h"
 
+// In front of a kernel: it is to use so few registers that this many waves fit a SIMD.
+#define STRATA_WAVES_PER_SIMD(waves) __attribute__((amdgpu_waves_per_eu(waves)))
+
 namespace strata::attention {
 
 using uint8v = uint32_t __attribute__((ext_vector_type(8)));
@@ -462,15 +465,20 @@ STRATA_DEVICE void attention_tile(const flash_attn_args & a) {
     STRATA_KERNEL((strata::attention::tile_shape<DK, DV, typed>::threads)) \
     void flash_attn_tile_k##DK##_v##DV##suffix(strata::flash_attn_args a) { strata::attention::attention_tile<DK, DV, typed>(a); }
 
-#define STRATA_ATTENTION_TILE(DK, DV)                      \
-    STRATA_ATTENTION_TILE_KERNEL(DK, DV, , false)          \
+#define STRATA_ATTENTION_TILE(DK, DV)             \
+    STRATA_ATTENTION_TILE_KERNEL(DK, DV, , false) \
     STRATA_ATTENTION_TILE_KERNEL(DK, DV, _typed, true)
 
-STRATA_ATTENTION_TILE(40, 40)
+// Head sizes for which the compiler would take more registers than it needs.
+#define STRATA_ATTENTION_TILE_SMALL(DK, DV)                                             \
+    STRATA_WAVES_PER_SIMD(7) STRATA_ATTENTION_TILE_KERNEL(DK, DV, , false)              \
+    STRATA_ATTENTION_TILE_KERNEL(DK, DV, _typed, true)
+
+STRATA_ATTENTION_TILE_SMALL(40, 40)
 STRATA_ATTENTION_TILE(64, 64)
-STRATA_ATTENTION_TILE(72, 72)
-STRATA_ATTENTION_TILE(80, 80)
-STRATA_ATTENTION_TILE(96, 96)
+STRATA_ATTENTION_TILE_SMALL(72, 72)
+STRATA_ATTENTION_TILE_SMALL(80, 80)
+STRATA_ATTENTION_TILE_SMALL(96, 96)
 STRATA_ATTENTION_TILE(112, 112)
 STRATA_ATTENTION_TILE(128, 128)
 STRATA_ATTENTION_TILE(192, 128)
