@@ -1,4 +1,4 @@
-// SSM_SCAN: f32; Mamba-2 (one decay a head; states of up to 256 numbers; the states of the last K tokens) and Mamba-1 (a decay each; up to 64).
+// SSM_SCAN: f32; states of up to 256 numbers; Mamba-2 (one decay a head; the states of the last K tokens) and Mamba-1 (a decay each).
 #include "ops/recurrence.h"
 
 namespace strata {
@@ -20,7 +20,7 @@ const char * refusal(const device_caps &, const ggml_tensor * op) {
     if (b->ne[1] < 1 || x->ne[1] % b->ne[1]) {
         return "heads not a multiple of groups";
     }
-    return recurrence_refusal(state->ne[0], decay_each(op) ? 64 : 256, x->ne[0] * x->ne[1] / b->ne[1], b->ne[1], x->ne[3]);
+    return recurrence_refusal(state->ne[0], 256, x->ne[0] * x->ne[1] / b->ne[1], b->ne[1], x->ne[3]);
 }
 
 void plan_ssm_scan(planner & plan, const ggml_tensor * op) {
@@ -57,10 +57,12 @@ void plan_ssm_scan(planner & plan, const ggml_tensor * op) {
     args.snapshots = uint32_t(op->op_params[0]);
     args.columns_a_scalar = make_divisor(uint32_t(dim));
     args.scale = 1.0f;
-    if (decay_each(op)) {
-        launch_recurrence(plan, "ssm_scan", "ssm_scan_each", {16, 64}, args, int64_t(groups), int64_t(sequences), 4);
-    } else {
+    if (!decay_each(op)) {
         launch_recurrence(plan, "ssm_scan", "ssm_scan", {32, 64, 128, 256}, args, int64_t(groups), int64_t(sequences));
+    } else if (length <= 16) {
+        launch_recurrence(plan, "ssm_scan", "ssm_scan_each", {16}, args, int64_t(groups), int64_t(sequences), 4);
+    } else {
+        launch_recurrence(plan, "ssm_scan", "ssm_scan_each", {128, 256}, args, int64_t(groups), int64_t(sequences));
     }
 }
 

@@ -46,4 +46,5 @@ STRATA_KERNEL(recurrence_block) void ssm_scan_64(recurrence_args a) { recurrence
 STRATA_KERNEL(recurrence_block) void ssm_scan_128(recurrence_args a) { recurrence<scan_rule<false>, 8, 4>(a); }
 STRATA_KERNEL(recurrence_block) void ssm_scan_256(recurrence_args a) { recurrence<scan_rule<false>, 8, 8>(a); }
 STRATA_KERNEL(recurrence_block) void ssm_scan_each_16(recurrence_args a) { recurrence<scan_rule<true>, 4, 1>(a); }
-STRATA_KERNEL(recurrence_block) void ssm_scan_each_64(recurrence_args a) { recurrence<scan_rule<true>, 4, 4>(a); }
+STRATA_KERNEL(recurrence_block) void ssm_scan_each_128(recurrence_args a) { recurrence<scan_rule<true>, 8, 4>(a); }
+STRATA_KERNEL(recurrence_block) void ssm_scan_each_256(recurrence_args a) { recurrence<scan_rule<true>, 8, 8>(a); }
