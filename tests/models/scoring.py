@@ -56,7 +56,8 @@ def in_full_precision(path: pathlib.Path, target: pathlib.Path) -> None:
 
 
 class Model:
-    """A model with contexts on demand, on "emulator"; on "cpu"; or "exact": on the CPU with the same weights as f32."""
+    """A model, one of MODELS or a file, with contexts on demand, on "emulator"; on "cpu"; or "exact": on the CPU with the same
+    weights as f32."""
 
     def __init__(self, name: str, device: str):
         self.device = device
@@ -67,10 +68,10 @@ class Model:
         parameters.devices = ctypes.cast(self.devices, ctypes.c_void_p)
         parameters.n_gpu_layers = 0 if on_cpu else 999
         with tempfile.TemporaryDirectory() as folder:
-            path = MODELS[name]()
+            path = given = MODELS[name]() if name in MODELS else pathlib.Path(name)
             if device == "exact":
-                path = pathlib.Path(folder) / f"{name}-f32.gguf"  # once mapped, the file may go
-                in_full_precision(MODELS[name](), path)
+                path = pathlib.Path(folder) / "f32.gguf"  # once mapped, the file may go
+                in_full_precision(given, path)
             with log.captured(quiet=QUIET) as messages:
                 self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
             assert self.model, messages.reason()
@@ -87,8 +88,8 @@ class Model:
         assert count > 0
         return list(buffer[:count])
 
-    def context(self, n_ctx: int, n_ubatch: int, flash_attn: bool, n_seq: int = 1) -> "Context":
-        return Context(self, n_ctx, n_ubatch, flash_attn, n_seq)
+    def context(self, n_ctx: int, n_ubatch: int, flash_attn: bool, n_seq: int = 1, **more) -> "Context":
+        return Context(self, n_ctx, n_ubatch, flash_attn, n_seq, **more)
 
     def score(self, n_ubatch: int, flash_attn: bool, n_seq: int, n_tokens: int, text: str = PROSE) -> Scores:
         """Scores the first `n_tokens` of a text, cut into `n_seq` sequences that are decoded side by side."""
@@ -104,9 +105,9 @@ class Model:
 
 
 class Context:
-    """A llama.cpp context."""
+    """A llama.cpp context. `more` are other fields of llama_context_params; types by their names."""
 
-    def __init__(self, model: Model, n_ctx: int, n_ubatch: int, flash_attn: bool, n_seq: int):
+    def __init__(self, model: Model, n_ctx: int, n_ubatch: int, flash_attn: bool, n_seq: int, **more):
         self.model = model
         parameters = llama_cpp.llama_context_default_params()
         parameters.n_ctx = n_ctx
@@ -115,6 +116,8 @@ class Context:
         parameters.n_seq_max = n_seq
         parameters.n_threads = parameters.n_threads_batch = bench.default_threads()
         parameters.flash_attn_type = 1 if flash_attn else 0
+        for name, value in more.items():
+            setattr(parameters, name, bench.CACHE_TYPES[value] if name in ("type_k", "type_v") else value)
         with log.captured(quiet=QUIET) as messages:
             self.ctx = llama_cpp.llama_init_from_model(model.model, parameters)
         assert self.ctx, messages.reason()

@@ -41,13 +41,15 @@ class Shape:
 
 SHAPES = {"qwen35": Shape(), "qwen35moe": Shape(arch="qwen35moe")}
 
+SCALE = {"router": 2}
+
 
 def tensors(shape: Shape) -> Iterator[Tuple[str, Tuple[int, ...], str]]:
-    """(name, numpy shape, kind) of every tensor; the kind is "matrix" for what quantizers quantize, "f32" for other weights,
-    or the name of a distribution."""
+    """(name, numpy shape, kind) of every tensor; the kind is "matrix" or "embedding" for what quantizers quantize, "f32" for
+    other weights, or the name of a distribution."""
     value = shape.state * shape.v_heads
     mixed = 2 * shape.state * shape.k_heads + value
-    yield "token_embd.weight", (N_VOCAB, shape.n_embd), "matrix"
+    yield "token_embd.weight", (N_VOCAB, shape.n_embd), "embedding"
     yield "output_norm.weight", (shape.n_embd,), "norm"
     yield "output.weight", (N_VOCAB, shape.n_embd), "matrix"
     for i in range(shape.n_layer):
@@ -61,8 +63,8 @@ def tensors(shape: Shape) -> Iterator[Tuple[str, Tuple[int, ...], str]]:
             yield named("attn_k.weight"), (shape.head * shape.n_head_kv, shape.n_embd), "matrix"
             yield named("attn_v.weight"), (shape.head * shape.n_head_kv, shape.n_embd), "matrix"
             yield named("attn_output.weight"), (shape.n_embd, shape.head * shape.n_head), "matrix"
-            yield named("attn_q_norm.weight"), (shape.head,), "norm"
-            yield named("attn_k_norm.weight"), (shape.head,), "norm"
+            yield named("attn_q_norm.weight"), (shape.head,), "head norm"
+            yield named("attn_k_norm.weight"), (shape.head,), "head norm"
         else:
             yield named("attn_qkv.weight"), (mixed, shape.n_embd), "matrix"
             yield named("attn_gate.weight"), (value, shape.n_embd), "matrix"
@@ -93,14 +95,17 @@ def values(name: str, shape: Tuple[int, ...], kind: str, seed: int) -> np.ndarra
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     if kind == "norm":
         return (1 + 0.1 * rng.standard_normal(shape)).astype(np.float32)
+    if kind == "embedding":  # as large as what the layers add to it
+        return rng.standard_normal(shape).astype(np.float32)
+    if kind == "head norm":  # scores with a deviation of 2, not 16: a soft maximum that hangs on one key has no use for precision
+        return (0.35 * (1 + 0.1 * rng.standard_normal(shape))).astype(np.float32)
     if kind == "decay":  # -exp(A_log)
         return -rng.uniform(0.2, 8, shape).astype(np.float32)
     if kind == "dt":
         return rng.uniform(-4, 1, shape).astype(np.float32)
     if kind == "conv":
         return (0.5 * rng.standard_normal(shape)).astype(np.float32)
-    # Far apart, so that rounding does not swap experts
-    scale = 4 if kind == "router" else 1
+    scale = SCALE.get(kind, 1)
     return (scale / np.sqrt(shape[-1]) * rng.standard_normal(shape)).astype(np.float32)
 
 
@@ -136,10 +141,10 @@ def write(path: pathlib.Path, shape: Shape, kind: str, seed: int = 1) -> None:
     writer.add_token_scores([0.0] * N_VOCAB)
     for name, dimensions, role in tensors(shape):
         data = values(name, dimensions, role, seed)
-        if role == "matrix" and kind not in ("f32", "f16"):
+        if role in ("matrix", "embedding"):
             writer.add_tensor(name, quantize(data, kind), raw_dtype=gguf.GGMLQuantizationType[kind.upper()])
         else:
-            writer.add_tensor(name, data.astype(np.float16) if role == "matrix" and kind == "f16" else data)
+            writer.add_tensor(name, data)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -79,6 +79,17 @@ def quantize(values: np.ndarray, type: str) -> np.ndarray:
     return raw.reshape(*values.shape[:-1], -1)
 
 
+def quantize_reference(values: np.ndarray, type: str) -> np.ndarray:
+    """As quantize(), by ggml's quantize_row_<type>_ref, which for some types takes less care than its quantizer of model files."""
+    values = np.ascontiguousarray(values, np.float32)
+    rows = values.reshape(-1, values.shape[-1])
+    raw = np.zeros((len(rows), lib.ggml_row_size(TYPES[type], rows.shape[1])), np.uint8)
+    reference = lib.ggml_get_type_traits(TYPES[type]).from_float_ref
+    for row, made in zip(rows, raw):
+        reference(ffi.cast("float *", row.ctypes.data), ffi.cast("void *", made.ctypes.data), len(row))
+    return raw.reshape(*values.shape[:-1], -1)
+
+
 def dequantize(raw: np.ndarray, type: str) -> np.ndarray:
     """Raw blocks to float32 by the gguf package's numpy code, which shares nothing with ggml's."""
     if type in ("q1_0", "q2_0"):   # which the package does not know
@@ -107,6 +118,8 @@ SCALES = {"q4_0": [0], "q4_1": [0, 2], "q5_0": [0], "q5_1": [0, 2], "q8_0": [0],
           "nvfp4": []}
 QUANTIZED_TYPES = list(SCALES)
 """The block types of ggml that tensors have."""
+WRITTEN_TYPES = [type for type in QUANTIZED_TYPES if not type.startswith("iq") or type in ("iq4_nl", "iq4_xs")]
+"""Those that ggml's CPU code, and so the device, quantizes to."""
 
 
 def block_elements(type: str) -> int:
