@@ -25,10 +25,11 @@ LIBRARY = peer.library()
 pytestmark = [pytest.mark.full,
               pytest.mark.skipif(LIBRARY is None, reason="stock ggml-hip is not built: run tests/bench/peer/build_stock_hip.py")]
 
-# op -> cases tried: the first by hash among those that are not too large
+# op -> cases tried: the first by hash among those that are not too large. 0: all of them; test-backend-ops lists no cases of graphs
+# that backends fuse.
 SAMPLE = {"MUL_MAT": 120, "MUL_MAT_ID": 40, "FLASH_ATTN_EXT": 60, "GATED_DELTA_NET": 36, "SSM_CONV": 40, "SSM_SCAN": 8, "NORM": 20,
-          "RMS_NORM": 20, "L2_NORM": 10, "GROUP_NORM": 4, "TOP_K": 20, "TOPK_MOE": 30, "ARGSORT": 20, "SOFT_MAX": 30, "ROPE": 30,
-          "GET_ROWS": 30, "SET_ROWS": 30, "CPY": 40, "SOLVE_TRI": 8, "OUT_PROD": 16, "CONV_2D": 8, "GLU": 10, "CUMSUM": 8}
+          "RMS_NORM": 20, "L2_NORM": 10, "GROUP_NORM": 4, "TOP_K": 20, "TOPK_MOE": 0, "ARGSORT": 20, "SOFT_MAX": 30, "ROPE": 30,
+          "GET_ROWS": 20, "SET_ROWS": 30, "CPY": 40, "SOLVE_TRI": 8, "OUT_PROD": 16, "CONV_2D": 8, "SWIGLU": 10, "GEGLU": 6, "CUMSUM": 8}
 LARGEST = {"MUL_MAT": 2**22, "MUL_MAT_ID": 2**22, "FLASH_ATTN_EXT": 2**22}
 SECONDS = 1500
 
@@ -67,13 +68,13 @@ def cases(op: str) -> list[str]:
 
 @pytest.mark.parametrize("op", SAMPLE)
 def test_eval_cases(op):
-    chosen = cases(op)[:SAMPLE[op]]
+    chosen = cases(op)[:SAMPLE[op]] if SAMPLE[op] else [op]
     assert chosen, f"the stock backend takes no case of {op}"
     output = run("test", "-o", ",".join(chosen), STRATA_EMULATOR_MEMORY="8G")
     passed = re.search(r"(\d+)/(\d+) tests passed", output)
     failed = [line.strip() for line in output.splitlines() if "FAIL" in line or "strata-emulator:" in line]
     assert passed and not failed, "\n".join(failed) or output[-3000:]
-    assert int(passed[1]) == int(passed[2]) >= len(chosen) // 2
+    assert int(passed[1]) == int(passed[2]) >= max(1, len(chosen) // 2)
 
 
 # (case of bench-ops, part of the kernel's name): waves, then instructions. Counted in an emulator that shares nothing with this one, with

@@ -95,6 +95,18 @@ def unpack_debs(folder: pathlib.Path) -> pathlib.Path:
     return tree
 
 
+def mend_half2(header: pathlib.Path) -> None:
+    """In HIP 5.2 the members x and y of __half2 are its bits as integers; since HIP 6 they are halves, and ggml assigns floats to them
+    (quantizing to q4_1 and q5_1)."""
+    text = header.read_text()
+    start = text.index("struct __half2 {")
+    for member in "xy":
+        old, new = f"unsigned short {member};", f"__half {member};"
+        at = text.index(old, start)
+        text = text[:at] + new + text[at + len(old):]
+    header.write_text(text)
+
+
 def rocm_tree(folder: pathlib.Path) -> pathlib.Path:
     """A ROCm tree, as far as clang and CMake look at one."""
     rocm = folder / "rocm"
@@ -106,6 +118,7 @@ def rocm_tree(folder: pathlib.Path) -> pathlib.Path:
     bitcode = rocm / "amdgcn" / "bitcode"
     shutil.copytree(debian / "lib" / "x86_64-linux-gnu" / "amdgcn" / "bitcode", bitcode)
     shutil.copytree(debian / "include", rocm / "include")
+    mend_half2(rocm / "include" / "hip" / "amd_detail" / "amd_hip_fp16.h")
     # Device libraries of 2022 do not know this processor. They hold one constant a processor: its number in decimal digits.
     subprocess.run(["clang-19", "-x", "cl", "-target", "amdgcn-amd-amdhsa", "-nogpulib", "-O0", "-emit-llvm", "-c", "-",
                     "-o", bitcode / "oclc_isa_version_1151.bc"],
