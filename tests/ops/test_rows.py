@@ -2,11 +2,10 @@
 import numpy as np
 import pytest
 
-from support.ops import Graph, Quantized, new_rng, quantize, refusal_of, run_op
+from support.ggml import TYPES, lib
+from support.ops import (QUANTIZED_TYPES, WRITTEN_TYPES, Graph, Quantized, block_elements, new_rng, quantize_reference, random_blocks,
+                         refusal_of, run_op)
 from support.values import run_twice, typed, uniform
-
-BLOCKS_OF_32 = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0"]
-BLOCKS_OF_256 = ["q4_K", "q5_K", "q6_K"]
 
 
 @pytest.mark.parametrize("type", ["f32", "f16", "bf16"])
@@ -19,29 +18,14 @@ def test_get(row, type):
     np.testing.assert_array_equal(out.reshape(5, row), values[index].astype(np.float32))
 
 
-@pytest.mark.parametrize("type", BLOCKS_OF_32 + BLOCKS_OF_256)
+@pytest.mark.parametrize("type", QUANTIZED_TYPES)
 def test_get_quantized(type):
+    """Blocks of random bytes: every bit pattern of quants and small scales."""
     rng = new_rng()
-    for row in ((32, 96, 576) if type in BLOCKS_OF_32 else (256, 768)):
-        table = Quantized(rng.standard_normal((9, row)), type)
+    for blocks in (1, 3, 18):
+        table = random_blocks(rng, (9, blocks * block_elements(type)), type)
         index = rng.integers(0, 9, 4).astype(np.int32)
         np.testing.assert_array_equal(run_twice(lambda g, t, i: g.get_rows(t, i), table, index), table.values[index])
-
-
-def test_get_any_block():
-    """Blocks of random bytes: every bit pattern of scales and quants, but finite scales."""
-    rng = new_rng()
-    for type in BLOCKS_OF_32 + BLOCKS_OF_256:
-        template = Quantized(rng.standard_normal((6, 512)), type)
-        raw = rng.integers(0, 256, template.raw.shape).astype(np.uint8)
-        size = template.raw.shape[-1] * (32 if type in BLOCKS_OF_32 else 256) // 512
-        blocks = raw.reshape(6, -1, size)
-        halves = {"q4_1": (0, 2), "q5_1": (0, 2), "q4_K": (0, 2), "q5_K": (0, 2), "q6_K": (208,)}.get(type, (0,))
-        for at in halves:
-            blocks[..., at + 1] &= 0xBB  # no infinity or NaN
-        table = Quantized(template.values, type, raw)
-        index = np.arange(6, dtype=np.int32)
-        np.testing.assert_array_equal(run_op(lambda g, t, i: g.get_rows(t, i), table, index), table.values)
 
 
 def test_get_i32():
@@ -80,36 +64,84 @@ def raw_of(values, type):
     if type in ("f32", "f16", "bf16"):
         made = typed(values, type)[0]
         return np.ascontiguousarray(made.raw if isinstance(made, Quantized) else made).view(np.uint8)
-    return quantize(values, type)
+    return quantize_reference(values, type)
 
 
 @pytest.mark.parametrize("index_type", [np.int32, np.int64])
 @pytest.mark.parametrize("type, source_type", [(type, source) for type in ("f32", "f16", "bf16") for source in (np.float32, np.float16)]
-                         + [("q8_0", np.float32)])
+                         + [(type, np.float32) for type in WRITTEN_TYPES])
 def test_set(type, source_type, index_type):
     rng = new_rng()
-    for row in ((32, 64, 576, 1024) if type == "q8_0" else (1, 7, 31, 33, 256, 1025)):
+    quantized = type in WRITTEN_TYPES
+    for row in ([block_elements(type) * blocks for blocks in (1, 2, 5, 18)] if quantized else (1, 7, 31, 33, 256, 1025)):
         old = rng.standard_normal((13, row)).astype(np.float32)
         source = (10 * rng.standard_normal((4, row))).astype(source_type)
         index = rng.permutation(13)[:4].astype(index_type)
-        cache = Quantized(old, type) if type in ("bf16", "q8_0") else old.astype({"f32": np.float32, "f16": np.float16}[type])
+        if quantized or type == "bf16":
+            cache = Quantized(old, type, raw_of(old, type))
+        else:
+            cache = old.astype({"f32": np.float32, "f16": np.float16}[type])
         wanted = raw_of(old, type).reshape(13, -1).copy()
         wanted[index] = raw_of(source.astype(np.float32), type).reshape(4, -1)
         np.testing.assert_array_equal(set_rows(cache, type, source, index), wanted.ravel())
 
 
-def test_set_q8_0_edges():
-    """Blocks of zeros, one value, ties, scales that a half rounds to zero, and the largest scale of a half."""
-    rows = np.zeros((6, 32), np.float32)
-    rows[1, 5] = -3.0
-    rows[2] = np.arange(32) - 15.5
-    rows[2, 0] = 127.0
-    rows[3] = 1e-8 * np.arange(32)
-    rows[4] = 127 * 65504.0 * np.linspace(-1, 1, 32)
+def awkward_rows(rng, row):
+    """Values at which quantizers differ in how they round or search."""
+    rows = np.zeros((18, row), np.float32)
+    ramp = np.arange(row, dtype=np.float32)
+    rows[1, 5] = -3.0                                        # all zero but one
+    rows[2] = ramp % 32 - 15.5                               # ties
+    rows[2, ::32] = 127.0
+    rows[3] = 1e-8 * ramp                                    # scales that a half rounds to zero
+    rows[4] = 127 * 65504.0 * np.linspace(-1, 1, row)        # the largest scale of a half, for q8_0
     rows[5] = np.float32(1e-35)
-    cache = Quantized(np.ones((6, 32), np.float32), "q8_0")
-    index = np.arange(6, dtype=np.int64)
-    np.testing.assert_array_equal(set_rows(cache, "q8_0", rows, index), quantize(rows, "q8_0").ravel())
+    rows[6] = 2.5                                            # all the same
+    rows[7] = -2.5
+    rows[8] = rng.choice([-1.0, 1.0], row)                   # equal magnitudes: the first decides
+    rows[9] = rng.choice([-6.0, -3.5, 0.25, 1.75, 2.5, 5.0, 6.0], row)
+    rows[10] = rng.uniform(0, 1, row)                        # one sign
+    rows[11] = rng.uniform(-1, 0, row)
+    rows[12] = rng.standard_normal(row) * 10.0 ** rng.integers(-9, 9, row)
+    rows[13] = rng.integers(-4, 5, row) / 4
+    rows[14] = np.where(ramp % 64 < 32, 0, rng.standard_normal(row))   # sub-blocks of zeros
+    rows[15] = np.repeat(np.float32(2) ** np.arange(-20, 20), -(-row // 40))[:row]
+    rows[16] = np.nextafter(np.float32(2) ** rng.integers(-20, 20, row).astype(np.float32), np.float32(0))   # just below powers of two
+    rows[17] = rng.standard_normal(row) ** 3
+    return rows
+
+
+@pytest.mark.parametrize("type", WRITTEN_TYPES)
+def test_set_edges(type):
+    rows = awkward_rows(new_rng(), 4 * max(block_elements(type), 64))
+    if type == "mxfp4":   # its scale is the logarithm, rounded before its integer part is taken: maxima that are k units below a power of two
+        powers = np.arange(1, 250, dtype=np.uint32)[:, None] << 23
+        maxima = (powers - np.array([0, 1, 2, 3, 5, 6, 11, 12, 22, 23, 44, 45, 46], np.uint32)).view(np.float32)
+        rows = np.zeros((18, 256 * 32), np.float32)
+        for i, maximum in enumerate(maxima.T):
+            rows[i].reshape(256, 32)[:len(maximum), :2] = maximum[:, None] * np.float32([1, 0.3])
+    cache = Quantized(None, type, np.zeros((18, lib.ggml_row_size(TYPES[type], rows.shape[1])), np.uint8))
+    out = set_rows(cache, type, rows, np.arange(18, dtype=np.int64)).reshape(18, -1)
+    wanted = quantize_reference(rows, type)
+    if type == "iq4_nl":   # the reference leaves the nibbles of all-zero blocks as those of the block before
+        for blocks in (out.reshape(-1, 18), wanted.reshape(-1, 18)):
+            blocks[(blocks[:, 0] == 0) & (blocks[:, 1] & 0x7f == 0), 2:] = 0
+    np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize("type", WRITTEN_TYPES)
+def test_set_from_f16(type):
+    """As from f32; q8_0 rounds ties to even there, as ggml's CPU code does."""
+    rng = new_rng()
+    source = rng.uniform(-3, 3, (24, 2 * block_elements(type))).astype(np.float16)
+    cache = Quantized(None, type, np.zeros((24, lib.ggml_row_size(TYPES[type], source.shape[1])), np.uint8))
+    out = set_rows(cache, type, source, np.arange(24, dtype=np.int32)).reshape(24, -1)
+    wanted = quantize_reference(source.astype(np.float32), type)
+    if type == "q8_0":
+        blocks = source.astype(np.float32).reshape(24, -1, 32)
+        scaled = blocks * (np.float32(127) / np.abs(blocks).max(-1, keepdims=True))
+        wanted.reshape(24, -1, 34)[..., 2:] = np.rint(scaled).astype(np.int8).view(np.uint8)
+    np.testing.assert_array_equal(out, wanted)
 
 
 def test_set_rows_of_one_element():
@@ -154,8 +186,9 @@ def test_set_through_views():
 
 def test_refusals():
     index = np.zeros(2, np.int32)
-    assert "conversion" in refusal_of(lambda g, i: g.get_rows(g.tensor((256, 4), "q2_K"), i), index)
+    assert "conversion" in refusal_of(lambda g, i: g.get_rows(g.tensor((256, 4), "i16"), i), index)
     assert refusal_of(lambda g, i: g.get_rows(g.tensor((256, 4), "q6_K"), i), index) is None
-    assert "conversion" in refusal_of(lambda g, i: g.set_rows(g.tensor((256, 4), "q4_0"), g.tensor((256, 2)), i), index)
-    assert "ambiguous" in refusal_of(lambda g, i: g.set_rows(g.tensor((256, 4), "q8_0"), g.tensor((256, 2), "f16"), i), index)
+    for type in set(QUANTIZED_TYPES) - set(WRITTEN_TYPES):
+        assert "conversion" in refusal_of(lambda g, i: g.set_rows(g.tensor((256, 4), type), g.tensor((256, 2)), i), index)
+    assert refusal_of(lambda g, i: g.set_rows(g.tensor((256, 4), "q8_0"), g.tensor((256, 2), "f16"), i), index) is None
     assert "2^31" in refusal_of(lambda g, i: g.get_rows(g.tensor((1 << 30, 4), "f32"), i), index)

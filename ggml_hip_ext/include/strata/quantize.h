@@ -31,7 +31,10 @@ STRATA_DEVICE int32_t clamp(int32_t x, int32_t low, int32_t high) { return x < l
 
 STRATA_DEVICE float inverse_or_zero(float x) { return x != 0.0f ? 1.0f / x : 0.0f; }
 
-STRATA_DEVICE uint16_t half_bits(float x) { return bit_cast<uint16_t>(static_cast<half>(x)); }
+STRATA_DEVICE uint16_t half_bits(float x) {
+    asm("" : "+v"(x));   // else a product and its conversion become one v_fma_mixlo_f16, which makes -0 of the product +0
+    return bit_cast<uint16_t>(static_cast<half>(x));
+}
 /// The float that a half keeps of x.
 STRATA_DEVICE float as_half(float x) { return static_cast<float>(static_cast<half>(x)); }
 
@@ -266,13 +269,11 @@ struct q2_0 {
 
 /// floor(log2f(x)) for x > 0: log2f rounds up to the next integer where x is that close to a power of two.
 STRATA_DEVICE int32_t floor_of_log2(float x) {
-    const uint32_t bits = bit_cast<uint32_t>(x);
-    if (bits < 0x800000) {
-        return 31 - __builtin_clz(bits | 1) - 149;
-    }
-    const int32_t exponent = static_cast<int32_t>(bits >> 23) - 127, next = exponent + 1;
-    const uint32_t distance = 0x7fffff - (bits & 0x7fffff), m = static_cast<uint32_t>(next > 0 ? next - 1 : -next);
-    return distance < 44u >> (__builtin_clz(m | 1) - 25) ? next : exponent;
+    const uint32_t bits = bit_cast<uint32_t>(x), top = bits < 0x800000 ? 31 - __builtin_clz(bits | 1) : 23;
+    const uint32_t biased = bits >> 23, mantissa = biased ? (bits & 0x7fffff) | 0x800000 : bits;   // top: its highest bit
+    const int32_t exponent = static_cast<int32_t>(biased ? biased : 1) - 127 - 23 + static_cast<int32_t>(top), next = exponent + 1;
+    const uint32_t distance = (2u << top) - 1 - mantissa, m = static_cast<uint32_t>(next > 0 ? next - 1 : -next);
+    return distance < 88u >> (__builtin_clz(m | 1) - 24) >> (23 - top) ? next : exponent;
 }
 
 /// Index of the e2m1 value nearest to x in units of d; the first of equals.
