@@ -7,6 +7,7 @@
 //     promises no more for pinned memory, and for a pageable destination it only waits in practice.
 //   * hipMemcpy and hipMemset return when all is done, except between device ranges: those HIP only queues.
 #include "api.h"
+#include "instruments/host.h"
 #include "instruments/state.h"
 #include "memory.h"
 
@@ -108,11 +109,30 @@ void copy_rows(uint64_t to, size_t to_pitch, const void * from, size_t from_pitc
     }
 }
 
-fence_ptr submit_copy(const stream_ptr & stream, const copy & c) {
+// What a queued command does with memory, for the sanitizer. A host side that is read before the call returns is left out.
+footprint_ptr footprint_of(const copy & c, bool host_sides) {
+    if (!watching_host()) {
+        return nullptr;
+    }
+    auto result = std::make_shared<footprint>();
+    result->what = c.call;
+    const auto add = [&](const side & s, footprint::use how) {
+        size_t bytes = 0;
+        const bool host = s.where != place::device;
+        if (s.address != 0 && span(c.size, s.pitch, bytes) && (host_sides || !host)) {
+            result->ranges.push_back({s.address, s.address + bytes, how, host, s.where == place::pinned});
+        }
+    };
+    add(c.to, footprint::use::writes);
+    add(c.from, footprint::use::reads);
+    return result;
+}
+
+fence_ptr submit_copy(const stream_ptr & stream, const copy & c, bool host_sides = true) {
     return device_queues::instance().submit(stream, [c]() -> outcome {
         copy_rows(c.to.address, c.to.pitch, reinterpret_cast<const void *>(c.from.address), c.from.pitch, c.size);
         return {};
-    });
+    }, {}, footprint_of(c, host_sides));
 }
 
 fence_ptr submit_staged(const stream_ptr & stream, const copy & c) {
@@ -122,7 +142,7 @@ fence_ptr submit_staged(const stream_ptr & stream, const copy & c) {
     return device_queues::instance().submit(stream, [c, staged]() -> outcome {
         copy_rows(c.to.address, c.to.pitch, staged->data(), c.size.width, c.size);
         return {};
-    });
+    }, {}, footprint_of(c, false));
 }
 
 hip_error start_copy(copy c, int kind, hipStream_t handle, bool waits) {
@@ -144,7 +164,7 @@ hip_error start_copy(copy c, int kind, hipStream_t handle, bool waits) {
     }
     device_queues & queues = device_queues::instance();
     if (waits) {
-        const fence_ptr done = submit_copy(stream, c);
+        const fence_ptr done = submit_copy(stream, c, false);
         if (c.to.where != place::device || c.from.where != place::device) {
             queues.wait(done);
             return device_state();
@@ -156,7 +176,7 @@ hip_error start_copy(copy c, int kind, hipStream_t handle, bool waits) {
     } else if (c.size.width * c.size.rows <= staged_at_most) {
         submit_staged(stream, c);
     } else {
-        queues.wait(submit_copy(stream, c));
+        queues.wait(submit_copy(stream, c, false));
         return device_state();
     }
     return hipSuccess;
@@ -185,7 +205,7 @@ hip_error start_memset(const char * call, void * dst, int value, size_t size, hi
         std::memset(dst, value, size);
         shadow_written(reinterpret_cast<uint64_t>(dst), size);
         return {};
-    });
+    }, {}, footprint_of(c, true));
     if (waits && c.to.where == place::pinned) {
         device_queues::instance().wait(done);
         return device_state();
@@ -211,6 +231,12 @@ hip_error allocate(const char * call, void ** pointer, size_t size, memory_kind 
 hip_error release(void * pointer, memory_kind kind) {
     if (pointer == nullptr) {
         return hipSuccess;
+    }
+    if (watching_host()) {
+        const auto map = device_memory::instance().snapshot();
+        if (const allocation * a = map->find(reinterpret_cast<uint64_t>(pointer), 1)) {
+            host_freed(kind == memory_kind::device ? "hipFree" : "hipHostFree", a->begin, a->end);
+        }
     }
     device_queues::instance().wait_all();
     std::string why;

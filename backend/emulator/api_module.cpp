@@ -2,6 +2,7 @@
 #include "api.h"
 #include "memory.h"
 
+#include <cstring>
 #include <mutex>
 
 namespace strata {
@@ -44,6 +45,26 @@ hip_error load(hipModule_t * module, const void * image, size_t size) {
 
 namespace emulator {
 
+/// The memory whose addresses a kernel is given, for the sanitizer: it may use all of it.
+static footprint_ptr footprint_of(const dispatch & launch) {
+    if (!watching_host()) {
+        return nullptr;
+    }
+    auto result = std::make_shared<footprint>();
+    result->what = "kernel " + launch.kernel->name;
+    const auto map = device_memory::instance().snapshot();
+    for (size_t at = 0; at + 8 <= launch.kernarg.size(); at += 8) {
+        uint64_t word = 0;
+        std::memcpy(&word, launch.kernarg.data() + at, sizeof(word));
+        const allocation * a = map->find(word, 1);
+        if (a != nullptr && a->writable) {
+            const bool pinned = std::strcmp(a->kind, "hipHostMalloc") == 0;
+            result->ranges.push_back({pinned ? word : a->begin, a->end, footprint::use::may_use, pinned, pinned});
+        }
+    }
+    return result;
+}
+
 hip_error launch(const launched_kernel & what, const launch_request & request, hipStream_t handle) {
     const stream_ptr stream = find_stream(handle);
     if (!stream) {
@@ -53,12 +74,13 @@ hip_error launch(const launched_kernel & what, const launch_request & request, h
     if (const hip_error e = prepare_launch(what.kernel, request, *prepared); e != hipSuccess) {
         return e;
     }
+    footprint_ptr used = footprint_of(*prepared);
     device_queues::instance().submit(stream, [prepared, module = what.module]() -> outcome {
         const std::shared_ptr<const allocation_map> memory = device_memory::instance().snapshot();
         std::lock_guard one_at_a_time(machine_lock());
         fault what_happened = run(*prepared, *memory);
         return {error_of(what_happened), std::move(what_happened.message)};
-    });
+    }, {}, std::move(used));
     return hipSuccess;
 }
 

@@ -43,6 +43,7 @@ bool device_queues::usable() {
 
 device_queues::device_queues() {
     synchronous_ = is_set("STRATA_EMULATOR_SYNC") || is_set("HIP_LAUNCH_BLOCKING");
+    puts_off_ = watching_host();
     started = true;
     pthread_atfork(nullptr, nullptr, [] { forked = true; });
     std::atexit(at_exit);
@@ -101,6 +102,9 @@ stream_ptr device_queues::create(bool blocking) {
 void device_queues::close(const stream_ptr & which) {
     std::lock_guard guard(lock_);
     which->closing = true;
+    if (which->last) {
+        want(which->last);
+    }
     which->wake.notify_all();
 }
 
@@ -129,7 +133,7 @@ std::vector<work> device_queues::finish(const recording_ptr & what) {
     return std::move(what->nodes);
 }
 
-fence_ptr device_queues::submit(const stream_ptr & to, work run, std::vector<fence_ptr> after) {
+fence_ptr device_queues::submit(const stream_ptr & to, work run, std::vector<fence_ptr> after, footprint_ptr what) {
     auto done = std::make_shared<fence>();
     {
         std::lock_guard guard(lock_);
@@ -150,6 +154,18 @@ fence_ptr device_queues::submit(const stream_ptr & to, work run, std::vector<fen
         } else if (to->blocking && null_->last && !null_->last->done) {
             after.push_back(null_->last);
         }
+        done->number = ++count_;
+        done->of = to;
+        if (puts_off_) {
+            // Nothing holds a copy to the host back, so it may come at once.
+            const bool free = (!to->last || to->last->done) &&
+                              std::all_of(after.begin(), after.end(), [](const fence_ptr & f) { return f->done; });
+            if (what && what->writes_host() && free) {
+                to->wanted = done->number;
+            }
+            to->unobserved.emplace_back(done, after);
+            host_queued(done->number, what);
+        }
         to->commands.push_back({std::move(run), std::move(after), done});
         to->last = done;
         to->wake.notify_all();
@@ -160,10 +176,45 @@ fence_ptr device_queues::submit(const stream_ptr & to, work run, std::vector<fen
     return done;
 }
 
+// What has to run before `which` is done, is to run. Called with the lock held.
+void device_queues::want(const fence_ptr & which) {
+    const stream_ptr of = which->of.lock();
+    if (!of || which->done || of->wanted >= which->number) {
+        return;
+    }
+    of->wanted = which->number;
+    for (const stream::command & c : of->commands) {
+        if (c.done->number > which->number) {
+            break;
+        }
+        for (const fence_ptr & f : c.after) {
+            want(f);
+        }
+    }
+    of->wake.notify_all();
+}
+
+// The program knows that `which` is done, and so all that came before it. Called with the lock held.
+void device_queues::observe(const fence_ptr & which) {
+    const stream_ptr of = puts_off_ ? which->of.lock() : nullptr;
+    while (of && !of->unobserved.empty() && of->unobserved.front().first->number <= which->number) {
+        const auto [done, after] = std::move(of->unobserved.front());
+        of->unobserved.pop_front();
+        host_observed(done->number);
+        for (const fence_ptr & f : after) {
+            observe(f);
+        }
+    }
+}
+
 void device_queues::worker(const stream_ptr & which) {
+    host_exempt_thread();
     std::unique_lock guard(lock_);
     while (true) {
-        which->wake.wait(guard, [&] { return stopping || which->closing || !which->commands.empty(); });
+        which->wake.wait(guard, [&] {
+            return stopping || which->closing ||
+                   (!which->commands.empty() && (!puts_off_ || which->commands.front().done->number <= which->wanted));
+        });
         if (stopping || which->commands.empty()) {
             break;
         }
@@ -178,11 +229,13 @@ void device_queues::worker(const stream_ptr & which) {
         if (sticky_.error == hipSuccess) {
             guard.unlock();
             outcome result;
+            host_running(next.done->number);
             try {
                 result = next.run();
             } catch (const std::exception & e) {
                 result = {hipErrorUnknown, std::string("the emulator failed: ") + e.what()};
             }
+            host_ran(next.done->number);
             next.run = nullptr;  // its captures go before the lock is taken
             guard.lock();
             if (result.error != hipSuccess) {
@@ -192,6 +245,9 @@ void device_queues::worker(const stream_ptr & which) {
         next.done->done = true;
         next.done->when = std::chrono::steady_clock::now();
         progress_.notify_all();
+    }
+    if (which->last) {
+        observe(which->last);
     }
     std::erase(streams_, which);
     --workers_;
@@ -208,11 +264,18 @@ void device_queues::poison(outcome fault) {
 
 void device_queues::wait(const fence_ptr & which) {
     std::unique_lock guard(lock_);
+    want(which);
     progress_.wait(guard, [&] { return stopping || which->done; });
+    observe(which);
 }
 
 bool device_queues::is_done(const fence_ptr & which) {
     std::lock_guard guard(lock_);
+    if (which->done) {
+        observe(which);
+    } else {
+        want(which);
+    }
     return which->done;
 }
 
@@ -220,8 +283,13 @@ std::vector<fence_ptr> device_queues::pending(const stream_ptr & of) {
     std::lock_guard guard(lock_);
     std::vector<fence_ptr> result;
     for (const stream_ptr & s : streams_) {
-        if ((s == of || (of == null_ && s->blocking)) && s->last && !s->last->done) {
-            result.push_back(s->last);
+        if ((s == of || (of == null_ && s->blocking)) && s->last) {
+            if (s->last->done) {
+                observe(s->last);
+            } else {
+                want(s->last);
+                result.push_back(s->last);
+            }
         }
     }
     return result;
@@ -232,7 +300,7 @@ void device_queues::wait_all() {
     {
         std::lock_guard guard(lock_);
         for (const stream_ptr & s : streams_) {
-            if (s->last && !s->last->done) {
+            if (s->last) {
                 all.push_back(s->last);
             }
         }

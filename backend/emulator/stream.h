@@ -1,6 +1,7 @@
 // Streams: queues of work, each executed in order by a thread of its own, asynchronously to the host as on hardware.
 #pragma once
 
+#include "instruments/host.h"
 #include "runtime/hip_abi.h"
 
 #include <chrono>
@@ -19,6 +20,8 @@ namespace strata::emulator {
 struct fence {
     bool done = false;
     std::chrono::steady_clock::time_point when;
+    uint64_t number = 0;              ///< counts the commands of the process
+    std::weak_ptr<struct stream> of;  ///< whose command it belongs to
 };
 using fence_ptr = std::shared_ptr<fence>;
 
@@ -48,6 +51,9 @@ struct stream {
     bool closing = false;
     std::deque<command> commands;
     fence_ptr last;  ///< of the youngest command, nullptr if there was none
+    uint64_t wanted = 0;  ///< commands up to this number are to run; matters where work is put off (the sanitizer's host kind)
+    /// Where the program's knowledge is followed: what it does not know to be done, with what each command waited for.
+    std::deque<std::pair<fence_ptr, std::vector<fence_ptr>>> unobserved;
     recording_ptr into;  ///< where its commands go while it is capturing
     std::condition_variable wake;
 };
@@ -78,7 +84,8 @@ public:
 
     /// Appends a command, or records it if the stream is capturing (the fence is then a finished one). With
     /// STRATA_EMULATOR_SYNC=1 or HIP_LAUNCH_BLOCKING=1 it has been executed on return.
-    fence_ptr submit(const stream_ptr & to, work run, std::vector<fence_ptr> after = {});
+    /// `what` says which memory it uses; it matters to the sanitizer.
+    fence_ptr submit(const stream_ptr & to, work run, std::vector<fence_ptr> after = {}, footprint_ptr what = nullptr);
 
     void wait(const fence_ptr & which);
     bool is_done(const fence_ptr & which);
@@ -98,6 +105,8 @@ private:
     void worker(const stream_ptr & which);
     void poison(outcome fault);
     void refuse_work();
+    void want(const fence_ptr & which);
+    void observe(const fence_ptr & which);
     static void at_exit();
 
     std::mutex lock_;
@@ -106,6 +115,8 @@ private:
     stream_ptr null_;
     unsigned workers_ = 0;
     bool synchronous_ = false;
+    bool puts_off_ = false;  ///< commands run when somebody waits for them
+    uint64_t count_ = 0;
     outcome sticky_;
 };
 

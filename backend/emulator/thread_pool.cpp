@@ -1,6 +1,8 @@
 // The pool is made on first use, lives until the process ends, and is made anew in a forked child.
 #include "thread_pool.h"
 
+#include "instruments/host.h"
+
 #include <algorithm>
 #include <condition_variable>
 #include <cstdio>
@@ -28,6 +30,7 @@ struct pool {
     }
 
     void serve() {
+        host_exempt_thread();
         std::unique_lock hold(lock);
         unsigned seen = 0;
         for (;;) {

@@ -48,6 +48,8 @@ def parser() -> argparse.ArgumentParser:
     _bench_parser(commands)
     _ops_parser(commands)
     _bench_ops_parser(commands)
+    _profile_parser(commands)
+    _sanitize_parser(commands)
     return root
 
 
@@ -252,6 +254,66 @@ def _bench_ops_parser(commands) -> None:
 def _bench_ops(options: argparse.Namespace) -> None:
     from . import bench_ops
     bench_ops.run(options)
+
+
+# profile
+
+def _profile_parser(commands) -> None:
+    command = commands.add_parser(
+        "profile", help="what a model launches, counted by the emulator",
+        description="Runs a prompt and some tokens on the emulator and prints launches per token and layer, the plan, and the kernels "
+                    "that execute most. Counts are exact and repeatable; they are not time.")
+    add = command.add_argument
+    add("-m", "--model", required=True, metavar="FILE", help="a GGUF file")
+    add("-p", "--n-prompt", type=int, default=32, metavar="N", help="prompt tokens (default: 32)")
+    add("-n", "--n-gen", type=int, default=2, metavar="N", help="generated tokens (default: 2)")
+    add("-d", "--n-depth", type=int, default=0, metavar="N", help="context before both, not counted (default: 0)")
+    add("-ub", "--ubatch-size", type=int, default=512, metavar="N", help="physical batch (default: 512)")
+    add("-ctk", "--cache-type-k", default="f16", metavar="TYPE", help="type of the K cache (default: f16)")
+    add("-ctv", "--cache-type-v", default="f16", metavar="TYPE", help="type of the V cache (default: f16)")
+    add("-fa", "--flash-attn", choices=["on", "off", "auto"], default="auto", help="flash attention (default: auto)")
+    add("--top", type=int, default=12, metavar="N", help="kernels to show (default: 12)")
+    add("-o", "--output", choices=["md", "json"], default="md", help="format (default: md)")
+    add("--plot", metavar="FILE", help="draw the top kernels to a picture; needs matplotlib (the extra `plot`)")
+    command.set_defaults(command=_profile, parser=command)
+
+
+def _profile(options: argparse.Namespace) -> None:
+    from . import bench, profile
+    for name, least in (("n_prompt", 1), ("n_gen", 1), ("n_depth", 0), ("ubatch_size", 1), ("top", 1)):
+        if getattr(options, name) < least:
+            options.parser.error(f"--{name.replace('_', '-')}: at least {least}")
+    for name in ("cache_type_k", "cache_type_v"):
+        if getattr(options, name) not in bench.CACHE_TYPES:
+            options.parser.error(f"--{name.replace('_', '-')}: {getattr(options, name)!r} is none of {', '.join(bench.CACHE_TYPES)}")
+    profile.run(profile.Options(
+        options.model, options.n_prompt, options.n_gen, options.n_depth, options.ubatch_size, options.cache_type_k, options.cache_type_v,
+        bench.FLASH_ATTN[options.flash_attn], options.top, options.output, options.plot), sys.stdout)
+
+
+# sanitize
+
+def _sanitize_parser(commands) -> None:
+    from .sanitize import KINDS
+    command = commands.add_parser(
+        "sanitize", help="run a program on the emulator under its sanitizer",
+        description="Runs a program with STRATA_SANITIZE set, as in: strata-hip sanitize -- python program.py. The exit code is not 0 if "
+                    "anything was reported.")
+    command.add_argument("-k", "--kinds", default="all", metavar="LIST",
+                         help=f"of {', '.join(KINDS)}, with commas, or all, which leaves out align (default: all)")
+    command.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ...", help="the program and its arguments")
+    command.set_defaults(command=_sanitize, parser=command)
+
+
+def _sanitize(options: argparse.Namespace) -> int:
+    from . import sanitize
+    program = options.program[1:] if options.program[:1] == ["--"] else options.program
+    if not program:
+        options.parser.error("no program is given")
+    unknown = [kind for kind in options.kinds.split(",") if kind not in (*sanitize.KINDS, "all")]
+    if unknown:
+        options.parser.error(f"--kinds: {unknown[0]!r} is none of {', '.join(sanitize.KINDS)}, all")
+    return sanitize.run(program, options.kinds)
 
 
 if __name__ == "__main__":

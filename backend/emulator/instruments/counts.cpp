@@ -100,7 +100,8 @@ void counter::access(const wave & w, const probe & p, const memory_access & a) {
     if (a.lanes == 0) return;
     const memory_use & u = p.memory;
     const uint64_t bytes = uint64_t(__builtin_popcount(a.lanes)) * a.bytes * a.addresses;
-    if (u.where == segment::lds) {
+    const bool flat_lds = u.where == segment::flat && a.low >> 32 == lds_aperture;
+    if (u.where == segment::lds || flat_lds) {
         counts.lds_requests++;
         if (u.load) counts.lds_load_bytes += bytes;
         if (u.store) counts.lds_store_bytes += bytes;
@@ -115,8 +116,7 @@ void counter::access(const wave & w, const probe & p, const memory_access & a) {
         return;
     }
     const bool is_scalar = u.where == segment::scalar || u.where == segment::scalar_buffer;
-    const bool in_scratch = u.where == segment::scratch || (u.where == segment::flat && (a.low >> 32) >= lds_aperture &&
-                                                          (a.low >> 32) <= scratch_aperture);
+    const bool in_scratch = u.where == segment::scratch || (u.where == segment::flat && a.low >> 32 == scratch_aperture);
     traffic & t = is_scalar ? counts.scalar : in_scratch ? counts.scratch : counts.global;
     if (u.atomic) t.atomic_requests++;
     else if (u.store) t.store_requests++;

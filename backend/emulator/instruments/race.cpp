@@ -117,13 +117,13 @@ void complain(wave & w, const probe & p, const party & me, const conflict & c, b
                " " + describe_instruction(*w.code, kernel, c.other_pc));
 }
 
-void check(wave & w, const probe & p, const memory_access & a, party me, bool in_lds) {
+void check(wave & w, const probe & p, const memory_access & a, uint32_t lanes, party me, bool in_lds) {
     const thread_state & t = *w.watched->thread;
     conflict c;
-    for (uint32_t rest = a.lanes; rest; rest &= rest - 1) {
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         const unsigned lane = unsigned(__builtin_ctz(rest));
         for (unsigned n = 0; n < a.addresses; n++) {
-            const uint64_t address = a.at[n][lane];
+            const uint64_t address = in_lds ? uint32_t(a.at[n][lane]) : a.at[n][lane];
             if (in_lds) {
                 if (address + a.bytes > w.lds_size) continue;
                 touch_bytes(t.lds_cells + address / 4, address, a.bytes, me, lane, c);
@@ -145,15 +145,20 @@ void check_race(wave & w, const probe & p, const memory_access & a) {
     constexpr uint32_t epoch_mask = (1u << epoch_bits) - 1;
     const bool vector_device = u.where == segment::global || u.where == segment::flat || u.where == segment::buffer;
     const bool coherent = vector_device && (p.word >> 14 & 1);  // GLC: a load that must see what others write
-    if (u.where == segment::lds) {
-        if (t.waves < 2) return;
-        check(w, p, a, {w.index, t.lds_epoch & epoch_mask, u.store, u.atomic, p.pc}, true);
-    } else if (vector_device || u.where == segment::scalar || u.where == segment::scalar_buffer) {
+    uint32_t in_lds = u.where == segment::lds ? a.lanes : 0;
+    if (u.where == segment::flat) {
+        for (uint32_t rest = a.lanes; rest; rest &= rest - 1) {
+            const unsigned lane = unsigned(__builtin_ctz(rest));
+            if (a.at[0][lane] >> 32 == lds_aperture) in_lds |= 1u << lane;
+        }
+    }
+    if (in_lds && t.waves > 1) check(w, p, a, in_lds, {w.index, t.lds_epoch & epoch_mask, u.store, u.atomic, p.pc}, true);
+    if (vector_device || u.where == segment::scalar || u.where == segment::scalar_buffer) {
         const launch_context & context = context_of(*t.launch);
         const dim3 & grid = context.launch.grid;
         if (uint64_t(grid.x) * grid.y * grid.z < 2) return;
-        check(w, p, a, {uint32_t(t.group & party_mask), launch_epoch(*t.launch) & epoch_mask, u.store, u.atomic || (u.load && coherent), p.pc},
-              false);
+        check(w, p, a, a.lanes & ~in_lds,
+              {uint32_t(t.group & party_mask), launch_epoch(*t.launch) & epoch_mask, u.store, u.atomic || (u.load && coherent), p.pc}, false);
     }
 }
 
