@@ -37,6 +37,10 @@ OTHERS = {
     "hipMemcpyHostToHost": 0, "hipMemcpyHostToDevice": 1, "hipMemcpyDeviceToHost": 2, "hipMemcpyDeviceToDevice": 3, "hipMemcpyDefault": 4,
     "hipStreamNonBlocking": 1, "hipEventDefault": 0, "hipEventDisableTiming": 2, "hipHostMallocDefault": 0,
 }
+# Of guest_abi.h, compared with HIP's headers where there are any.
+GUEST_VALUES = {"hipFuncAttributeMaxDynamicSharedMemorySize": 8, "hipStreamCaptureModeRelaxed": 2, "hipGraphExecUpdateSuccess": 0,
+                "hipGraphExecUpdateErrorTopologyChanged": 2, "hipHostRegisterReadOnly": 8}
+OVERLOADED = ["hipOccupancyMaxActiveBlocksPerMultiprocessor", "hipLaunchCooperativeKernel"]  # by templates in HIP's header
 # hipDeviceProp_tR0600, 1472 bytes: member, offset, struct format, the emulated device's value (None: any).
 PROPERTIES = [
     ("sharedMemPerBlock", 296, "Q", 65536), ("warpSize", 308, "i", 32), ("maxThreadsPerBlock", 320, "i", 1024),
@@ -61,6 +65,11 @@ def declared_functions(header: Path = HEADER) -> list[str]:
 
 def test_declared_values_are_hips():
     assert declared_values() == ERRORS | OTHERS
+
+
+def test_declared_values_of_guests_are_hips():
+    text = GUEST_HEADER.read_text()
+    assert {name: int(re.search(rf"\b{name} = (\d+),", text)[1]) for name in GUEST_VALUES} == GUEST_VALUES
 
 
 def test_every_function_is_exported_and_nothing_else():
@@ -154,15 +163,19 @@ def test_headers_agree(tmp_path):
     if include is None:
         pytest.skip("no HIP headers of version 6 or later (STRATA_HIP_INCLUDE, $ROCM_PATH/include, /usr/include)")
     lines = [f"static_assert(int({name}) == {value});" for name, value in declared_values().items()]
-    lines += [f"static_assert(same(::{name}, strata::abi::{name}), \"{name}\");" for name in declared_functions()]
+    names = declared_functions() + [name for name in declared_functions(GUEST_HEADER) if not name.startswith(("__", "hipblas"))
+                                       and name not in OVERLOADED]
+    lines += [f"static_assert(same(::{name}, strata::abi::{name}), \"{name}\");" for name in names]
+    lines += [f"static_assert(int({name}) == {value});" for name, value in GUEST_VALUES.items()]
     lines += [f"static_assert(offsetof(hipDeviceProp_tR0600, {name}) == {offset});" for name, offset, _, _ in PROPERTIES]
     lines += [f"static_assert(hipDeviceAttribute{name} == {number});" for name, (number, _) in ATTRIBUTES.items()]
     source = tmp_path / "check.cpp"
     source.write_text("""
-#include "runtime/hip_abi.h"
+#include "emulator/guest_abi.h"
 namespace strata::abi {
 #define STRATA_X(result, name, parameters) result name parameters;
 STRATA_HIP_FUNCTIONS(STRATA_X)
+STRATA_GUEST_FUNCTIONS(STRATA_X)
 #undef STRATA_X
 }
 #define __HIP_PLATFORM_AMD__ 1
