@@ -3,6 +3,7 @@
 // emulate: no instruction is counted for them. Sums are float32 in a fixed order, whatever the compute type; results are
 // rounded once.
 #include "api.h"
+#include "instruments/state.h"
 #include "memory.h"
 
 #include <algorithm>
@@ -155,6 +156,8 @@ outcome multiply(const product & p) {
             }
             store(const_cast<void *>(p.c.data), at, p.c.type, value);
         }
+        const void * column = static_cast<const char *>(p.c.data) + j * p.c.leading * static_cast<int64_t>(size_of(p.c.type));
+        shadow_written(reinterpret_cast<uint64_t>(column), static_cast<uint64_t>(p.m) * size_of(p.c.type));
     }
     return {};
 }

@@ -306,7 +306,13 @@ hipError_t hipMemcpyPeerAsync(void * dst, int to, const void * src, int from, si
 
 // The device's memory is this process's, so all of it is managed.
 hipError_t hipMallocManaged(void ** pointer, size_t size, unsigned) {
-    return device_call([&] { return allocate("hipMallocManaged", pointer, size, memory_kind::device); });
+    return device_call([&] {
+        const hip_error e = allocate("hipMallocManaged", pointer, size, memory_kind::device);
+        if (e == hipSuccess && size != 0) {
+            shadow_written(reinterpret_cast<uint64_t>(*pointer), size);  // the host writes it unseen
+        }
+        return e;
+    });
 }
 
 hipError_t hipMemAdvise(const void * pointer, size_t size, int, int) {
