@@ -1,4 +1,5 @@
-// MUL_MAT: weights of any supported type times f32 (or, for f16 weights, f16) activations.
+// MUL_MAT: weights of any supported type times f32 (or, for f16 weights, f16) activations. Other activations of f16 or bf16 are widened to
+// f32 first.
 //
 // One to eight columns go through a mat-vec (quantized weights: dot4 against activations quantized once a node), more through WMMA tiles,
 // or, on a card without those instructions, through the mat-vec eight at a time.
@@ -32,29 +33,6 @@ constexpr int64_t max_grid = 65535;          // workgroups in y and z
 constexpr int64_t max_stride = 1 << 24;      // bytes between rows: kernels address a tile of up to 128 with 32 bits
 constexpr int64_t max_k = 1 << 24;           // elements of a row, for the same reason
 constexpr int64_t max_length = 1 << 30;      // elements of the other dimensions
-
-const char * no_weight_kernel(ggml_type type) {
-    switch (type) {
-        case GGML_TYPE_Q1_0: return "weight type q1_0 has no kernel";
-        case GGML_TYPE_Q2_0: return "weight type q2_0 has no kernel";
-        case GGML_TYPE_Q2_K: return "weight type q2_K has no kernel";
-        case GGML_TYPE_Q3_K: return "weight type q3_K has no kernel";
-        case GGML_TYPE_IQ1_S: return "weight type iq1_s has no kernel";
-        case GGML_TYPE_IQ1_M: return "weight type iq1_m has no kernel";
-        case GGML_TYPE_IQ2_XXS: return "weight type iq2_xxs has no kernel";
-        case GGML_TYPE_IQ2_XS: return "weight type iq2_xs has no kernel";
-        case GGML_TYPE_IQ2_S: return "weight type iq2_s has no kernel";
-        case GGML_TYPE_IQ3_XXS: return "weight type iq3_xxs has no kernel";
-        case GGML_TYPE_IQ3_S: return "weight type iq3_s has no kernel";
-        case GGML_TYPE_IQ4_NL: return "weight type iq4_nl has no kernel";
-        case GGML_TYPE_IQ4_XS: return "weight type iq4_xs has no kernel";
-        case GGML_TYPE_TQ1_0: return "weight type tq1_0 has no kernel";
-        case GGML_TYPE_TQ2_0: return "weight type tq2_0 has no kernel";
-        case GGML_TYPE_MXFP4: return "weight type mxfp4 has no kernel";
-        case GGML_TYPE_NVFP4: return "weight type nvfp4 has no kernel";
-        default: return "weight type has no kernel";
-    }
-}
 
 /// The product as the kernels see it: matrices (channels x samples) of columns, each matrix with the weights it belongs to.
 struct product {
@@ -116,7 +94,7 @@ const char * product_refusal(const ggml_tensor * op) {
     const ggml_tensor * w = op->src[0];
     const ggml_tensor * x = op->src[1];
     if (!weight_name(w->type)) {
-        return no_weight_kernel(w->type);
+        return "weight type has no kernel";
     }
     if (x->type != GGML_TYPE_F32 && !(x->type == GGML_TYPE_F16 && w->type == GGML_TYPE_F16)) {
         return "activations are not f32 (or f16 with f16 weights)";
@@ -153,7 +131,22 @@ quantized_activations plan_quantize(planner & plan, const ggml_tensor * x) {
 
 namespace {
 
+/// The conversion of activations that no kernel takes with these weights, or nullptr.
+const char * widening(const ggml_tensor * op) {
+    switch (op->src[1]->type) {
+        case GGML_TYPE_F16: return op->src[0]->type != GGML_TYPE_F16 ? "copy_f16_f32" : nullptr;
+        case GGML_TYPE_BF16: return "copy_bf16_f32";
+        default: return nullptr;
+    }
+}
+
 const char * refusal(const device_caps & caps, const ggml_tensor * op) {
+    if (widening(op)) {
+        ggml_tensor wide = contiguous_f32(op->src[1]), product = *op;
+        product.src[1] = &wide;
+        const char * reason = refusal(caps, &product);
+        return reason ? reason : pointwise_refusal(pointwise_operand(&wide), {pointwise_operand(op->src[1])});
+    }
     const ggml_tensor * w = op->src[0];
     const ggml_tensor * x = op->src[1];
     if (const char * reason = product_refusal(op)) {
@@ -185,7 +178,7 @@ weight_batches batches_of(const ggml_tensor * w, const product & p) {
 /// give the same bits.
 uint32_t column_tile(const device_caps & caps, int64_t rows, int64_t columns, int64_t matrices) {
     if (columns <= 64) {
-        return columns <= 16 ? 16 : columns <= 32 ? 32 : 64;
+        return columns <= 16 ? 16 : columns <= 32 ? 32 : columns <= 48 ? 48 : 64;
     }
     const bool busy = int64_t(tiles(rows, 128)) * tiles(columns, 128) * matrices >= caps.compute_units;
     return busy && (columns > 512 || tiles(columns, 64) % 2 == 0) ? 128 : 64;
@@ -270,6 +263,16 @@ void plan_float(planner & plan, const ggml_tensor * op) {
 }
 
 void plan_mul_mat(planner & plan, const ggml_tensor * op) {
+    if (const char * kernel = widening(op)) {
+        ggml_tensor wide = contiguous_f32(op->src[1]), product = *op;
+        wide.data = plan.scratch(ggml_nbytes(&wide));
+        if (!ggml_is_empty(&wide)) {
+            plan_pointwise(plan, "copy", kernel, pointwise_operand(&wide), {pointwise_operand(op->src[1])});
+        }
+        product.src[1] = &wide;
+        plan_mul_mat(plan, &product);
+        return;
+    }
     if (quantized(op->src[0])) {
         plan_quantized(plan, op);
     } else {

@@ -158,6 +158,17 @@ void plan_pointwise(planner & plan, const char * family, const std::string & ker
     plan_pointwise(plan, family, kernel, dst, operands, make_loops(dst, operands), params);
 }
 
+ggml_tensor contiguous_f32(const ggml_tensor * t) {
+    ggml_tensor wide = *t;
+    wide.type = GGML_TYPE_F32;
+    wide.data = nullptr;
+    wide.nb[0] = sizeof(float);
+    for (int i = 1; i < 4; i++) {
+        wide.nb[i] = wide.nb[i - 1] * std::size_t(wide.ne[i - 1]);
+    }
+    return wide;
+}
+
 const char * float_type_name(ggml_type type) {
     switch (type) {
         case GGML_TYPE_F32: return "f32";

@@ -61,6 +61,9 @@ void plan_pointwise(planner & plan, const char * family, const std::string & ker
 void plan_pointwise(planner & plan, const char * family, const std::string & kernel, const pointwise_operand & dst,
                     const std::vector<pointwise_operand> & operands, std::initializer_list<float> params = {});
 
+/// A contiguous f32 tensor of the shape of `t`, without data: what an operand of another type is widened to.
+ggml_tensor contiguous_f32(const ggml_tensor * t);
+
 /// "f32", "f16" or "bf16", or nullptr for other types.
 const char * float_type_name(ggml_type type);
 

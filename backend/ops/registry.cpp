@@ -43,6 +43,12 @@ extern const op_entry pad_op, pad_reflect_1d_op;       // pad.cpp
 extern const op_entry roll_op;                         // pad.cpp
 extern const op_entry arange_op;                       // generate.cpp
 extern const op_entry timestep_embedding_op;           // generate.cpp
+extern const op_entry out_prod_op;                     // out_prod.cpp
+extern const op_entry silu_back_op, rms_norm_back_op;  // backward.cpp
+extern const op_entry soft_max_back_op;                // backward.cpp
+extern const op_entry repeat_back_op;                  // backward.cpp
+extern const op_entry get_rows_back_op;                // backward.cpp
+extern const op_entry rope_back_op;                    // rope.cpp
 extern const op_entry im2col_op, im2col_3d_op;         // im2col.cpp
 extern const op_entry col2im_1d_op;                    // im2col.cpp
 extern const op_entry conv_2d_op, conv_3d_op;          // conv.cpp
@@ -65,6 +71,7 @@ static const op_entry * const entries[] = {
     &pad_op, &pad_reflect_1d_op, &roll_op, &arange_op, &timestep_embedding_op,
     &im2col_op, &im2col_3d_op, &col2im_1d_op, &conv_2d_op, &conv_3d_op, &conv_2d_dw_op, &conv_transpose_1d_op, &conv_transpose_2d_op,
     &pool_1d_op, &pool_2d_op, &upscale_op,
+    &out_prod_op, &silu_back_op, &rms_norm_back_op, &soft_max_back_op, &repeat_back_op, &get_rows_back_op, &rope_back_op,
 };
 
 const op_entry * find_op(ggml_op op) {

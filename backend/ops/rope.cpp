@@ -1,5 +1,5 @@
-// ROPE: neighbouring channels (normal) or channels half a row apart (neox), one position a token or four (M-RoPE, interleaved, vision),
-// frequency factors, YaRN, a window of rotated channels. f32, f16; contiguous rows; in place.
+// ROPE, and ROPE_BACK, which turns backwards: neighbouring channels (normal) or channels half a row apart (neox), one position a token or
+// four (M-RoPE, interleaved, vision), frequency factors, YaRN, a window of rotated channels. f32, f16; contiguous rows; in place.
 #include "strata/args/rope.h"
 
 #include <algorithm>
@@ -136,6 +136,7 @@ void plan_rope(planner & plan, const ggml_tensor * op) {
         args.ramp_width = high - low;
         args.magnitude *= 1.0f + 0.1f * std::log(1.0f / p.freq_scale);
     }
+    args.sine_magnitude = op->op == GGML_OP_ROPE_BACK ? -args.magnitude : args.magnitude;
 
     while ((1u << args.lane_shift) < args.pairs && (1u << args.lane_shift) < rope_block) {
         args.lane_shift++;
@@ -151,7 +152,8 @@ void plan_rope(planner & plan, const ggml_tensor * op) {
 
 }  // namespace
 
-extern const op_entry rope_op;
+extern const op_entry rope_op, rope_back_op;
 const op_entry rope_op = {GGML_OP_ROPE, refusal, plan_rope};
+const op_entry rope_back_op = {GGML_OP_ROPE_BACK, refusal, plan_rope};
 
 }  // namespace strata

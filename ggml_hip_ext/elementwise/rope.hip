@@ -51,7 +51,7 @@ STRATA_DEVICE void rotation(const rope_args & a, uint32_t token, uint32_t k, flo
         angle = interpolated * (1.0f - mix) + extrapolated * mix;
     }
     sincos(angle, sine, cosine);
-    sine *= a.magnitude;
+    sine *= a.sine_magnitude;
     cosine *= a.magnitude;
 }
 

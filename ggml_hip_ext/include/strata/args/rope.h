@@ -35,7 +35,8 @@ struct rope_args {
     float freq_scale;
     float ext_factor;           ///< weight of the extrapolated angle in YaRN, 0: off
     float ramp_low, ramp_width; ///< YaRN ramp, in pairs
-    float magnitude;            ///< scale of sine and cosine
+    float magnitude;            ///< scale of the cosine
+    float sine_magnitude;       ///< of the sine: the same, negative to turn backwards
 };
 
 constexpr uint32_t rope_block = 256;
