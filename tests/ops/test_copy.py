@@ -7,7 +7,7 @@ import pytest
 from support.ops import QUANTIZED_TYPES, WRITTEN_TYPES, Graph, Quantized, new_rng, quantize_reference, random_blocks, refusal_of, run_op
 from support.values import run_twice, typed
 
-NUMPY = {"f32": np.float32, "f16": np.float16, "i16": np.int16, "i32": np.int32, "i64": np.int64}
+NUMPY = {"f32": np.float32, "f16": np.float16, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64}
 
 
 def some(rng, shape, type):
@@ -30,7 +30,7 @@ def copy_to(source, ne, type, view=lambda g, t: t, destination=lambda g, t: t):
         return g.get(made)
 
 
-@pytest.mark.parametrize("type", ["f32", "f16", "bf16", "i16", "i32"])
+@pytest.mark.parametrize("type", ["f32", "f16", "bf16", "i8", "i16", "i32", "i64"])
 @pytest.mark.parametrize("axes", list(itertools.permutations(range(3)))[1:])
 def test_cont_of_permuted(axes, type):
     rng = new_rng()
@@ -42,7 +42,7 @@ def test_cont_of_permuted(axes, type):
         np.testing.assert_array_equal(out, held(x).transpose(order))
 
 
-@pytest.mark.parametrize("type", ["f32", "f16", "i16", "i64"])
+@pytest.mark.parametrize("type", ["f32", "f16", "i8", "i16", "i64"])
 @pytest.mark.parametrize("shape", [(1,), (63,), (7, 65), (2, 3, 5, 40), (300, 2)])
 def test_dup(shape, type):
     x = some(new_rng(), shape, type)

@@ -271,6 +271,20 @@ def test_many_matrices():
     assert_product(run_op(lambda g, a, b: g.mul_mat(a, b), w, x), w_values, q8_1(x))
 
 
+@pytest.mark.parametrize("w_type, x_type", [("f32", "f16"), ("f32", "bf16"), ("f16", "bf16"), ("bf16", "f16"), ("q8_0", "f16"), ("q4_K", "bf16")])
+def test_other_activations_are_widened(w_type, x_type):
+    """The same bits as with f32 activations of the same values; any strides."""
+    rng = new_rng()
+    w = weights(rng, (33, 256), w_type)[0]
+    for n in (1, 7, 33):
+        x, x_values = weights(rng, (2, n, 256), x_type)
+        wanted = run_op(lambda g, a, b: g.mul_mat(a, b), w, x_values.astype(np.float32))
+        np.testing.assert_array_equal(run_op(lambda g, a, b: g.mul_mat(a, b), w, x), wanted)
+    if x_type == "f16":
+        transposed = np.ascontiguousarray(x.swapaxes(1, 2))
+        np.testing.assert_array_equal(run_op(lambda g, a, b: g.mul_mat(a, g.transpose(b)), w, transposed), wanted)
+
+
 def test_hadamard_hint():
     """The hint changes nothing: the matrix is multiplied as it is."""
     x = new_rng().standard_normal((6, 64), dtype=np.float32)
@@ -294,9 +308,9 @@ def test_refusals():
     for type in ALL:
         assert reason(type) is None
     assert reason("q8_1") == "weight type has no kernel"
-    assert "activations" in reason("f32", Quantized(x, "bf16"))
-    assert "activations" in reason("q8_0", x.astype(np.float16))
-    assert reason("f16", x.astype(np.float16)) is None
+    assert "activations" in reason("f32", x.astype(np.int32))
+    for type in ("f32", "f16", "bf16", "q8_0"):
+        assert reason(type, x.astype(np.float16)) is None and reason(type, Quantized(x, "bf16")) is None
 
     def transposed_activations():
         with Graph() as g:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from support.ggml import ffi
-from support.ops import new_rng, refusal_of, run_op
+from support.ops import Graph, new_rng, refusal_of, run_op
 from support.values import run_twice
 
 NORMAL, NEOX, MROPE, VISION, IMROPE = 0, 2, 8, 24, 40
@@ -157,6 +157,34 @@ def test_shift_back_and_forth():
     shift = np.array([5, 100, 7, 0], np.int32)
     out = run_op(lambda g, a, p, q: turn(g, turn(g, a, p), q), x, shift, -shift)
     np.testing.assert_allclose(out, x, atol=2e-5)
+
+
+@pytest.mark.parametrize("mode", [NORMAL, NEOX])
+@pytest.mark.parametrize("type", [np.float32, np.float16])
+def test_backward_turns_by_the_opposite(mode, type):
+    rng = new_rng()
+    x, p, factors = rng.uniform(-1, 1, (4, 3, 64)).astype(type), rng.integers(0, 512, 4).astype(np.int32), rng.uniform(0.5, 2, 24).astype(np.float32)
+    out = run_twice(lambda g, a, q, f: g.rope_ext_back(a, q, f, 48, mode, 0, 1e4, 1.0, 0.0, 1.0, 32.0, 1.0), x, p, factors)
+    wanted = rope(x[None], -p, 48, mode, factors=factors.astype(np.float64))[0]
+    np.testing.assert_allclose(out, wanted, atol=1e-3 if type == np.float16 else 1e-4)
+
+
+@pytest.mark.parametrize("type", [np.float16, np.float32])
+@pytest.mark.parametrize("mode", [NORMAL, NEOX])
+def test_shift_of_a_key_cache(type, mode):
+    """In place, in the part of a cache that one layer's keys have, with a position a cell; the rest stays as it is."""
+    rng = new_rng()
+    cells, heads, row = 17, 2, 64
+    cache, shift = rng.uniform(-1, 1, (3, cells, heads * row)).astype(type), rng.integers(-40, 1, cells).astype(np.int32)
+    with Graph() as g:
+        whole, positions = g.input(cache), g.input(shift)
+        size = np.dtype(type).itemsize
+        view = g.view_3d(whole, row, heads, cells, row * size, heads * row * size, whole.nb[2])
+        g.run(g.rope_ext_inplace(view, positions, ffi.NULL, row, mode, 0, 1e4, 1.0, 0.0, 1.0, 32.0, 1.0))
+        after = g.get(whole)
+    np.testing.assert_array_equal(after[[0, 2]], cache[[0, 2]])
+    wanted = rope(cache[1].reshape(1, cells, heads, row), shift, row, mode)[0]
+    np.testing.assert_allclose(after[1].reshape(cells, heads, row), wanted, atol=1e-3 if type == np.float16 else 1e-5)
 
 
 @pytest.mark.parametrize("mode", [NORMAL, NEOX])
