@@ -12,7 +12,11 @@
 #include "strata/wmma.h"
 
 // In front of a kernel: it is to use so few registers that this many waves fit a SIMD.
+#ifdef __GFX11__
 #define STRATA_WAVES_PER_SIMD(waves) __attribute__((amdgpu_waves_per_eu(waves)))
+#else
+#define STRATA_WAVES_PER_SIMD(waves)
+#endif
 
 namespace strata::attention {
 

@@ -19,10 +19,21 @@ STRATA_DEVICE uint32_t wmma_lane_index() { return lane_id() & 15; }
 /// Row of element i of a C/D fragment in this lane.
 STRATA_DEVICE uint32_t wmma_row(uint32_t i) { return 2 * i + (lane_id() >> 4); }
 
+#ifdef __GFX11__
+
 STRATA_DEVICE float8 wmma(half16 a, half16 b, float8 c) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c); }
 STRATA_DEVICE float8 wmma(bf16x16 a, bf16x16 b, float8 c) { return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(a, b, c); }
 /// Signed bytes on both sides; exact.
 STRATA_DEVICE int8v wmma(int8x16 a, int8x16 b, int8v c) { return __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(true, a, true, b, c, false); }
+
+#else  // kernels compile for other cards, and are never launched there
+
+template <class Fragment, class Sum>
+STRATA_DEVICE Sum wmma(Fragment, Fragment, Sum) {
+    __builtin_trap();
+}
+
+#endif
 
 /// A or B fragment of 16-bit values whose row (or column) of this lane starts at `from` in LDS, 16-byte aligned.
 template <class Fragment>
