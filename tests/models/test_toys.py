@@ -15,7 +15,7 @@ PROMPT, WRITTEN = 300, 32
 UBATCHES = [64, 128, 300]
 ALL_TYPES = ["f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq1_s", "iq1_m",
              "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq4_nl", "iq4_xs", "tq1_0", "tq2_0", "mxfp4", "nvfp4", "q1_0", "q2_0"]
-SHORT = {("qwen35", "q4_K"), ("qwen35moe", "q4_K"), ("qwen35moe", "iq2_s"), ("qwen35moe", "q8_0")}
+SHORT = {("qwen35", "q4_K"), ("qwen35moe", "iq2_s")}
 LIMIT = 1e-3
 
 
@@ -61,8 +61,8 @@ def with_model(path: pathlib.Path, device: str, use):
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("arch,kind", list(cases()))
 def test_logits(toy, arch, kind):
-    """NMSE at most 1e-3. Where it is printed as more than a tenth of that, compare the two errors against the same weights as f32:
-    both backends round activations to 8 bits, the CPU's K and IQ types over 256 values with one scale, ours over 32."""
+    """NMSE at most 1e-3 to the CPU backend; and at most twice as far from the same weights as f32 as the CPU backend is. Both round
+    activations to 8 bits, the CPU for the K and IQ types 256 values with one scale, ours 32: there ours is the nearer one."""
     path = toy(arch, kind)
     cpu = with_model(path, "cpu", lambda model: logits(model, PROMPT))
     exact = with_model(path, "exact", lambda model: logits(model, PROMPT))
@@ -73,4 +73,5 @@ def test_logits(toy, arch, kind):
                   f"the CPU's {nmse(wanted, true):.2e}")
     for ours in device[:len(UBATCHES)]:
         assert max(map(nmse, ours, cpu)) <= LIMIT
+        assert all(nmse(got, true) <= 2 * nmse(wanted, true) + 1e-6 for got, wanted, true in zip(ours, cpu, exact))
     assert [part.tobytes() for part in device[0]] == [part.tobytes() for part in device[-1]], "another run gave other bits"
