@@ -11,15 +11,18 @@ import math
 import os
 import re
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from oracle import coverage, suite
 
 from strata_hip import bench_ops, ops
 from support import peer
 from support.libraries import emulator_library
+from support.paths import ROOT
 
 LIBRARY = peer.library()
 pytestmark = [pytest.mark.full,
@@ -75,6 +78,80 @@ def test_eval_cases(op):
     failed = [line.strip() for line in output.splitlines() if "FAIL" in line or "strata-emulator:" in line]
     assert passed and not failed, "\n".join(failed) or output[-3000:]
     assert int(passed[1]) == int(passed[2]) >= max(1, len(chosen) // 2)
+
+
+GRAPH = """
+import ctypes, sys
+import numpy as np
+from support.ggml import TYPES, ffi, lib
+
+assert lib.ggml_backend_load(sys.argv[1].encode())
+backend = lib.ggml_backend_dev_init(lib.ggml_backend_dev_by_name(b"ROCm0"), ffi.NULL)
+ctx = lib.ggml_init(ffi.new("struct ggml_init_params *", {"mem_size": 1 << 20, "no_alloc": True})[0])
+b, d = lib.ggml_new_tensor_2d(ctx, 0, 256, 1), lib.ggml_new_tensor_2d(ctx, 0, 64, 1)
+a = lib.ggml_new_tensor_2d(ctx, TYPES["f32"], 256, 64)
+result = lib.ggml_rms_norm(ctx, lib.ggml_add(ctx, lib.ggml_mul_mat(ctx, a, b), d), 1e-6)
+graph = lib.ggml_new_graph(ctx)
+lib.ggml_build_forward_expand(graph, result)
+buffer = lib.ggml_backend_alloc_ctx_tensors(ctx, backend)
+rng = np.random.default_rng(1)
+
+def fill(tensor, *shape):
+    values = rng.standard_normal(shape, np.float32)
+    lib.ggml_backend_tensor_set(tensor, ffi.cast("void *", values.ctypes.data), 0, values.nbytes)
+    return values.astype(np.float64)
+
+weights = fill(a, 64, 256)
+for step in range(6):
+    wanted = (fill(b, 1, 256) @ weights.T + fill(d, 1, 64))[0]
+    wanted /= np.sqrt(np.mean(wanted**2) + 1e-6)
+    assert lib.ggml_backend_graph_compute(backend, graph) == 0
+    got = np.zeros(64, np.float32)
+    lib.ggml_backend_tensor_get(result, ffi.cast("void *", got.ctypes.data), 0, got.nbytes)
+    assert np.abs(got - wanted).max() < 1e-4, step
+"""
+
+MODEL = """
+import sys
+import numpy as np
+import llama_cpp
+from strata_hip import models, plugin
+
+if sys.argv[1] != "cpu":
+    assert plugin.ggml().ggml_backend_load(sys.argv[1].encode())
+llm = llama_cpp.Llama(str(models.smollm2()), n_gpu_layers=0 if sys.argv[1] == "cpu" else -1, n_ctx=128, logits_all=True, verbose=False)
+tokens = llm.tokenize(b"The history of computing began long before the modern computer: people have counted with their fingers, with")
+llm.eval(tokens)
+for token in llm.tokenize(b" pebbles and with beads.", add_bos=False):
+    llm.eval([token])
+np.save(sys.argv[2], llm.scores[:llm.n_tokens])
+"""
+
+
+def run_script(script: str, *arguments: str, guest: bool = True) -> str:
+    """Python in a process of its own, in which the emulator is the HIP of whoever asks for it."""
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    if guest:
+        environment["LD_PRELOAD"] = str(emulator_library())
+    result = subprocess.run([sys.executable, "-c", script, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            text=True, timeout=SECONDS)
+    assert result.returncode == 0, result.stdout[-3000:]
+    return result.stdout
+
+
+def test_captured_graphs():
+    """The stock backend captures a graph when it sees it again, and launches that from then on."""
+    assert "warmup complete" in run_script(GRAPH, str(LIBRARY))
+
+
+def test_a_model(tmp_path):
+    """Prompt and decode of a Q4_1 model on the stock backend, against llama.cpp's CPU backend. Stock sums the activations of a block
+    before they are rounded to 8 bits, the CPU after: hence the distance."""
+    run_script(MODEL, str(LIBRARY), str(tmp_path / "stock.npy"))
+    run_script(MODEL, "cpu", str(tmp_path / "cpu.npy"), guest=False)
+    stock, cpu = (np.load(tmp_path / f"{name}.npy").astype(np.float64) for name in ("stock", "cpu"))
+    assert np.sum((stock - cpu)**2) / np.sum(cpu**2) < 2e-2
+    assert np.mean(stock.argmax(1) == cpu.argmax(1)) > 0.75
 
 
 # (case of bench-ops, part of the kernel's name): waves, then instructions. Counted in an emulator that shares nothing with this one, with
