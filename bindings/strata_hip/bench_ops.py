@@ -293,12 +293,12 @@ class _Process:
         return {"first": before["launches"], "last": after["launches"], "blas": after["blas"] - before["blas"], "output": output}
 
 
-def _child(stock: str, indices: Sequence[int]) -> None:
+def _child(stock: str, sides: Sequence[str], indices: Sequence[int]) -> None:
     """Prints a line of JSON a case."""
     process = _Process(pathlib.Path(stock))
     every = cases()
     for index in indices:
-        ran = {name: process.run(every[index], backend) for name, backend in process.backends.items()}
+        ran = {name: process.run(every[index], backend) for name, backend in process.backends.items() if name in sides}
         outputs = [each.pop("output") for each in ran.values() if each]
         row: Dict[str, Any] = {"index": index, **ran}
         if len(outputs) == 2 and every[index].op != "ARGSORT":
@@ -333,8 +333,8 @@ def measure(launches: Sequence[Dict[str, Any]], blas: int) -> Measure:
         memory = launch["global"]
         found.requested_bytes += memory["load_bytes"] + memory["store_bytes"]
         found.line_bytes += LINE * memory["lines"]["launch"]
-        if "modelled_us" in launch:
-            found.modelled_us = (found.modelled_us or 0.0) + launch["modelled_us"]
+        if "modelled" in launch:
+            found.modelled_us = (found.modelled_us or 0.0) + launch["modelled"]["us"]
     return found
 
 
@@ -354,14 +354,16 @@ class Row:
         return theirs / mine if mine and theirs is not None else None
 
 
-def compare(wanted: Sequence[Case], stock: pathlib.Path) -> List[Row]:
-    """Runs the cases in a process of its own. Raises StrataError if that fails."""
+def compare(wanted: Sequence[Case], stock: pathlib.Path, sides: Sequence[str] = tuple(BACKENDS), model: str = "") -> List[Row]:
+    """Runs the cases in a process of its own, on both backends or one of them. model: what $STRATA_MODEL is to be; "1" adds modelled
+    times. Raises StrataError if that fails."""
     every = [case.name for case in cases()]
     rows: List[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         counts = pathlib.Path(folder) / "counts.json"
-        command = [sys.executable, "-m", "strata_hip.bench_ops", str(stock), *(str(every.index(case.name)) for case in wanted)]
-        environment = dict(os.environ, STRATA_COUNT=str(counts), GGML_CUDA_DISABLE_GRAPHS="1")
+        command = [sys.executable, "-m", "strata_hip.bench_ops", str(stock), ",".join(sides),
+                   *(str(every.index(case.name)) for case in wanted)]
+        environment = dict(os.environ, STRATA_COUNT=str(counts), STRATA_MODEL=model, GGML_CUDA_DISABLE_GRAPHS="1")
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         assert process.stdout
         ran = []
@@ -379,7 +381,7 @@ def compare(wanted: Sequence[Case], stock: pathlib.Path) -> List[Row]:
     by_index = {each["index"]: each for each in ran}
     for case in wanted:
         entry = by_index[every.index(case.name)]
-        sides = {name: measure(launches[entry[name]["first"]:entry[name]["last"]], entry[name]["blas"]) if entry[name] else None
+        sides = {name: measure(launches[entry[name]["first"]:entry[name]["last"]], entry[name]["blas"]) if entry.get(name) else None
                  for name in BACKENDS}
         rows.append(Row(case.op, case.shape, sides["stock"], sides["ours"], entry.get("nmse")))
     return rows
@@ -481,7 +483,7 @@ def run(options: argparse.Namespace) -> None:
         for case in wanted:
             print(case.name)
         return
-    rows = compare(wanted, stock_library(options.stock))
+    rows = compare(wanted, stock_library(options.stock), model="1" if options.time else "")
     PRINTERS[options.output](rows, sys.stdout)
     if options.plot:
         plot(rows, options.plot)
@@ -489,6 +491,6 @@ def run(options: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     try:
-        _child(sys.argv[1], [int(text) for text in sys.argv[2:]])
+        _child(sys.argv[1], sys.argv[2].split(","), [int(text) for text in sys.argv[3:]])
     except StrataError as error:
         sys.exit(f"strata-hip: {error}")

@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     _bench_parser(commands)
     _ops_parser(commands)
     _bench_ops_parser(commands)
+    _emulator_parser(commands)
     _profile_parser(commands)
     _sanitize_parser(commands)
     return root
@@ -245,6 +246,7 @@ def _bench_ops_parser(commands) -> None:
     command.add_argument("-p", "--pattern", metavar="REGEX", help="only shapes that hold this")
     command.add_argument("-l", "--list", action="store_true", help="list the cases and end")
     command.add_argument("--large", action="store_true", help="the large shapes too (minutes)")
+    command.add_argument("--time", action="store_true", help="also modelled time (slower; docs/model.md)")
     command.add_argument("-o", "--output", choices=["md", "csv", "json"], default="md", help="format (default: md)")
     command.add_argument("--plot", metavar="FILE", help="draw the ratios, with matplotlib")
     command.add_argument("--stock", metavar="FILE", help="libggml-hip.so (default: $STRATA_PEER_LIBRARY, or the one in the cache)")
@@ -254,6 +256,26 @@ def _bench_ops_parser(commands) -> None:
 def _bench_ops(options: argparse.Namespace) -> None:
     from . import bench_ops
     bench_ops.run(options)
+
+
+# emulator
+
+def _emulator_parser(commands) -> None:
+    command = commands.add_parser("emulator", help="about the emulator itself")
+    tools = command.add_subparsers(required=True, metavar="TOOL")
+    calibrate = tools.add_parser(
+        "calibrate", help="modelled times of stock kernels against published ones",
+        description="Runs stock ggml-hip at the shapes with published gfx1151 times and prints modelled against published. Minutes.")
+    calibrate.add_argument("-p", "--pattern", default="", metavar="TEXT", help="only cases that hold this text")
+    calibrate.add_argument("--model", default="1", metavar="WORDS", help="as STRATA_MODEL: parameters that differ, as l0_latency=100,issue_width=2")
+    calibrate.add_argument("-o", "--output", choices=["md", "csv", "json"], default="md", help="format (default: md)")
+    calibrate.add_argument("--stock", metavar="FILE", help="libggml-hip.so (default: $STRATA_PEER_LIBRARY, or the one in the cache)")
+    calibrate.set_defaults(command=_calibrate)
+
+
+def _calibrate(options: argparse.Namespace) -> None:
+    from . import calibrate
+    calibrate.run(options)
 
 
 # profile

@@ -170,7 +170,7 @@ struct launch_record {
     uint32_t lds = 0;
     occupancy waves;
     launch_counts counts;
-    std::optional<model::modelled> time;
+    std::vector<model::modelled> times;
 };
 struct kernel_record {
     uint32_t vgprs = 0, sgprs = 0, vgpr_spills = 0, sgpr_spills = 0, static_lds = 0, scratch = 0;
@@ -223,10 +223,17 @@ std::string counts_json(const launch_counts & c) {
 
 /// Modelled, never measured: see docs/model.md.
 std::string time_json(const model::modelled & m) {
-    return format(", \"modelled\": {\"us\": %.3f, \"share\": %.4f, \"busy\": {\"issue\": %.3f, \"valu\": %.3f, \"lds\": %.3f, "
+    return format("{\"us\": %.3f, \"share\": %.4f, \"busy\": {\"issue\": %.3f, \"valu\": %.3f, \"lds\": %.3f, "
                   "\"l0\": %.3f, \"l2\": %.3f, \"mall\": %.3f, \"dram\": %.3f}, \"l2_bytes\": %.0f, \"mall_bytes\": %.0f, "
                   "\"dram_bytes\": %.0f}", m.us, m.share, m.issue, m.valu, m.lds, m.l0, m.l2, m.mall, m.dram, m.l2_bytes, m.mall_bytes,
                   m.dram_bytes);
+}
+
+std::string times_json(const std::vector<model::modelled> & times) {
+    if (times.empty()) return "";
+    std::string text = ", \"modelled\": " + time_json(times[0]);
+    for (size_t n = 1; n < times.size(); n++) text += (n == 1 ? ", \"variants_us\": [" : ", ") + format("%.3f", times[n].us);
+    return times.size() > 1 ? text + "]" : text;
 }
 
 std::string quoted(const std::string & text) {
@@ -244,7 +251,7 @@ uint64_t launch_counter::instructions() const {
     return std::accumulate(std::begin(counts_.instructions), std::end(counts_.instructions), uint64_t(0));
 }
 
-void launch_counter::record(const dispatch & launch, const std::optional<model::modelled> & time) {
+void launch_counter::record(const dispatch & launch, const std::vector<model::modelled> & times) {
     const kernel_image & k = *launch.kernel;
     for (const line_table::entry & e : lines_->entries) {
         if (e.line == 0) continue;
@@ -271,7 +278,7 @@ void launch_counter::record(const dispatch & launch, const std::optional<model::
     }
     const uint32_t items = launch.block.x * launch.block.y * launch.block.z;
     book.launches.push_back({k.name, book.phase, launch.grid, launch.block, k.static_lds + launch.dynamic_lds,
-                             occupancy_of(k, items, launch.dynamic_lds), counts_, time});
+                             occupancy_of(k, items, launch.dynamic_lds), counts_, times});
 }
 
 void set_phase(std::string name) {
@@ -304,7 +311,7 @@ void write_counts() {
         std::fprintf(file, "%s\n{\"kernel\": %s, \"phase\": %s, \"grid\": [%u, %u, %u], \"block\": [%u, %u, %u], \"lds_bytes\": %u, "
                      "\"occupancy\": {\"waves_per_simd\": %g, \"workgroups_per_wgp\": %u, \"limit\": \"%s\"}, %s%s}", comma,
                      quoted(l.kernel).c_str(), quoted(l.phase).c_str(), l.grid.x, l.grid.y, l.grid.z, l.block.x, l.block.y, l.block.z,
-                     l.lds, l.waves.waves, l.waves.workgroups, l.waves.limit, counts_json(l.counts).c_str(), l.time ? time_json(*l.time).c_str() : "");
+                     l.lds, l.waves.waves, l.waves.workgroups, l.waves.limit, counts_json(l.counts).c_str(), times_json(l.times).c_str());
         comma = ",";
     }
     std::fprintf(file, "\n]\n}\n");

@@ -6,8 +6,8 @@
 #include "probe.h"
 
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <vector>
 
 namespace strata::emulator {
 
@@ -67,7 +67,8 @@ public:
     launch_counter();
     ~launch_counter();
     void take(const counter & of_thread);  ///< under the launch's lock
-    void record(const dispatch & launch, const std::optional<model::modelled> & time);
+    /// `times`: see model::chips; empty without modelled time.
+    void record(const dispatch & launch, const std::vector<model::modelled> & times);
     uint64_t instructions() const;
 
 private:

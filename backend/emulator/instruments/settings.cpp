@@ -56,6 +56,7 @@ instrument_settings read() {
     if (!s.count_file.empty()) s.on |= instrument_count;
     const char * model = std::getenv("STRATA_MODEL");
     if (model && *model && std::string_view(model) != "0") {
+        s.model = model;
         if (s.has(instrument_count)) s.on |= instrument_time;
         else std::fprintf(stderr, "strata-emulator: STRATA_MODEL needs STRATA_COUNT=file.json: that is where modelled times are written\n");
     }

@@ -22,6 +22,7 @@ constexpr uint32_t instruction_instruments = (sanitizer_kinds & ~uint32_t(instru
 
 struct instrument_settings {
     uint32_t on = 0;
+    std::string model;        ///< STRATA_MODEL
     std::string count_file;   ///< STRATA_COUNT
     std::string report_file;  ///< STRATA_SANITIZE_REPORTS: every report is appended to it too
 

@@ -28,7 +28,7 @@ struct launch_state {
     std::optional<model::sample> sample;  // with instrument_time
     std::vector<std::unique_ptr<model::workgroup_trace>> traces;
 
-    std::optional<model::modelled> time(const dispatch & launch);
+    std::vector<model::modelled> time(const dispatch & launch);
 };
 
 namespace {
@@ -93,11 +93,14 @@ static uint32_t resident_groups(const dispatch & launch) {
     return occupancy_of(*launch.kernel, launch.block.x * launch.block.y * launch.block.z, launch.dynamic_lds).workgroups;
 }
 
-std::optional<model::modelled> launch_state::time(const dispatch & launch) {
-    if (!sample) return std::nullopt;
-    static model::chip & chip = *new model::chip;  // launches run one after the other; see run() in machine.h
+std::vector<model::modelled> launch_state::time(const dispatch & launch) {
+    std::vector<model::modelled> times;
+    if (!sample) return times;
+    // Launches run one after the other: see run() in machine.h.
+    static std::vector<model::chip> & chips = *new std::vector<model::chip>(model::chips(instruments().model));
     std::sort(traces.begin(), traces.end(), [](const auto & a, const auto & b) { return a->group < b->group; });
-    return chip.run(traces, {resident_groups(launch), counts.instructions()});
+    for (model::chip & chip : chips) times.push_back(chip.run(traces, {resident_groups(launch), counts.instructions()}));
+    return times;
 }
 
 launch_state * begin_watching(const launch_context & context) {

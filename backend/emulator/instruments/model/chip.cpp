@@ -441,6 +441,7 @@ modelled simulation::run() {
 
 chip::chip(const parameters & with) : with_(with), caches_(std::make_unique<shared_caches>(with)) {}
 chip::~chip() = default;
+chip::chip(chip &&) noexcept = default;
 
 modelled chip::run(const std::vector<std::unique_ptr<workgroup_trace>> & groups, const shape & of) {
     return simulation(*this, groups, of).run();

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace strata::emulator::model {
@@ -29,6 +30,7 @@ class chip {
 public:
     explicit chip(const parameters & with = {});
     ~chip();
+    chip(chip &&) noexcept;
 
     /// The groups in the order of their numbers.
     modelled run(const std::vector<std::unique_ptr<workgroup_trace>> & groups, const shape & of);
@@ -38,5 +40,9 @@ private:
     parameters with_;
     std::unique_ptr<struct shared_caches> caches_;
 };
+
+/// The chips that STRATA_MODEL asks for: "1" is the one of parameters.h; after a semicolon follow variants, each with its differences:
+/// "1;l0_latency=100,issue_width=2;dram_bytes=80". Unknown names are told on stderr and have no effect.
+std::vector<chip> chips(const std::string & wanted);
 
 }  // namespace strata::emulator::model
