@@ -29,6 +29,16 @@ STRATA_DEVICE int32_t dot4_unsigned(uint32_t a, uint32_t b, int32_t sum) {
 
 #endif
 
+/// The sum of sixteen signed bytes.
+STRATA_DEVICE int32_t sum_bytes(uint4v bytes) {
+    int32_t sum = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+        sum = dot4_signed(bytes[i], 0x01010101, sum);
+    }
+    return sum;
+}
+
 /// Product of the low 24 bits, signed, of each: v_mul_i32_i24, four times as fast as a full product.
 STRATA_DEVICE int32_t mul24(int32_t a, int32_t b) { return ((a << 8) >> 8) * ((b << 8) >> 8); }
 
