@@ -68,6 +68,14 @@ STRATA_KERNEL(64) void table(pair_args a) {
     a.to[block_x() * 64 + thread_x()] = r;
 }
 
+/// The barrier of a grid instead of a workgroup's.
+STRATA_KERNEL(128) void grid_barrier(pair_args a) {
+    __shared__ uint32_t lds[128];
+    lds[thread_x()] = a.from[thread_x()];
+    asm volatile("s_waitcnt lgkmcnt(0)\\n ds_gws_barrier v0 gds" ::: "memory");
+    a.to[thread_x()] = lds[127 - thread_x()];
+}
+
 /// Waves 1 and 3 end before the barrier that waves 0 and 2 pass.
 STRATA_KERNEL(128) void early_end(pair_args a) {
     __shared__ uint32_t lds[128];
@@ -216,6 +224,20 @@ def test_64_bit_integer_division(hip, code):
         remainder = abs(sn) % abs(sd) * (-1 if sn < 0 else 1)
         expected.append(n // d ^ remainder & 0xFFFFFFFFFFFFFFFF)
     np.testing.assert_array_equal(run(hip, code, "divide_integer", x, 64, 64, dtype=np.uint64), np.array(expected, np.uint64))
+
+
+def test_a_barrier_of_the_grid(private_emulator, code):
+    """As good as one of a workgroup in a grid of one; larger ones would wait for ever."""
+    hip = private_emulator
+    hip.call("hipDeviceReset")
+    data = np.arange(128, dtype=np.uint32) * 3
+    kernel, source, result = hip.kernel(code, "grid_barrier"), hip.upload(data), hip.malloc(512)
+    hip.launch(kernel, 1, 128, struct.pack("<QQ", result, source))
+    assert (hip.download(result, 128, np.uint32) == data[::-1]).all()
+    hip.launch(kernel, 2, 128, struct.pack("<QQ", result, source))
+    with pytest.raises(HipError, match="waits for all workgroups of the grid"):
+        hip.synchronize()
+    hip.call("hipDeviceReset")
 
 
 def test_a_trap_is_reported(private_emulator, code):

@@ -37,6 +37,21 @@ static STRATA_HANDLER(s_barrier) {
     w->count = count + i->weight;
     w->state = stop::barrier;
 }
+/// The barrier of a whole grid, for cooperative launches. Workgroups run one after the other, so a grid of one is all there can be.
+static STRATA_HANDLER(ds_gws_barrier) {
+    uint16_t group[3];
+    uint32_t grid[3];
+    std::memcpy(group, reinterpret_cast<const void *>(w->extra[1].begin + 4), sizeof group);
+    std::memcpy(grid, reinterpret_cast<const void *>(w->extra[1].begin + 12), sizeof grid);
+    if (grid[0] != group[0] || grid[1] != group[1] || grid[2] != group[2]) {
+        stop_with(w, i, count + i->weight, fault_note::reason::unsupported, "the kernel waits for all workgroups of the grid, which are not "
+                  "emulated at the same time");
+        return;
+    }
+    w->pc = i + 1;
+    w->count = count + i->weight;
+    w->state = stop::barrier;
+}
 static STRATA_HANDLER(s_sleep) {
     w->pc = i + 1;
     w->count = count + i->weight;
@@ -177,7 +192,8 @@ static const operation entries[] = {
     BRANCH(s_cbranch_cdbgsys_and_user, false),
     {"s_call_b64", form::branch, type::b64, type::none, type::none, type::none, nullptr, s_call_b64, 0},
 
-    CONTROL(s_endpgm, s_endpgm), CONTROL(s_endpgm_saved, s_endpgm), CONTROL(s_barrier, s_barrier), CONTROL(s_sleep, s_sleep),
+    CONTROL(s_endpgm, s_endpgm), CONTROL(s_endpgm_saved, s_endpgm), CONTROL(s_barrier, s_barrier),
+    CONTROL(ds_gws_barrier, ds_gws_barrier), CONTROL(s_sleep, s_sleep),
     CONTROL(s_trap, s_trap), CONTROL(s_round_mode, s_round_mode), CONTROL(s_denorm_mode, s_denorm_mode),
     {"s_getpc_b64", form::salu, type::b64, type::none, type::none, type::none, nullptr, s_getpc_b64, 0},
     {"s_setpc_b64", form::salu, type::none, type::b64, type::none, type::none, nullptr, set_pc<false>, 0},
