@@ -298,6 +298,7 @@ def _child(stock: str, sides: Sequence[str], indices: Sequence[int]) -> None:
     process = _Process(pathlib.Path(stock))
     every = cases()
     for index in indices:
+        print(f"@case {index}", flush=True)
         ran = {name: process.run(every[index], backend) for name, backend in process.backends.items() if name in sides}
         outputs = [each.pop("output") for each in ran.values() if each]
         row: Dict[str, Any] = {"index": index, **ran}
@@ -367,12 +368,15 @@ def compare(wanted: Sequence[Case], stock: pathlib.Path, sides: Sequence[str] = 
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         assert process.stdout
         ran = []
+        at = "its start"
         for line in process.stdout:
-            if line.startswith("@row "):
+            if line.startswith("@case "):
+                at = every[int(line[6:])]
+            elif line.startswith("@row "):
                 ran.append(json.loads(line[5:]))
                 print(f"\r\033[K{len(ran)}/{len(wanted)} {every[ran[-1]['index']]}" if sys.stderr.isatty() else "", end="", file=sys.stderr)
         if process.wait() != 0:
-            raise StrataError("the comparison stopped; the lines above say why")
+            raise StrataError(f"the comparison stopped at {at} (exit code {process.returncode})")
         if sys.stderr.isatty():
             print("\r\033[K", end="", file=sys.stderr)
         if not counts.exists():
