@@ -49,9 +49,11 @@ class Result:
 class Tests:
     """test-backend-ops with the plugin on one device."""
 
-    def __init__(self, runtime: Optional[str] = None, device: str = "STRATA0"):
-        """Raises DeviceError if there is no device, StrataError if the programs are not there."""
+    def __init__(self, runtime: Optional[str] = None, device: str = "STRATA0", file: Optional[pathlib.Path] = None):
+        """file: operators that test-export-graph-ops wrote, instead of the program's own cases. Raises DeviceError if there is no
+        device, StrataError if the programs are not there."""
         self.device = device
+        self._arguments = ["--test-file", str(file)] if file else []
         self._running: Dict[str, int] = {}   # op -> cases that run; after cases()
         self._position: Dict[str, int] = {}  # name -> where test-backend-ops has it; after cases()
         self.program, self.preload = tools(PROGRAM, PRELOAD)
@@ -60,7 +62,7 @@ class Tests:
 
     def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
         """The program, its stderr in its stdout."""
-        return subprocess.Popen([str(self.program), *arguments, "-b", self.device], env=dict(self.environment, **environment),
+        return subprocess.Popen([str(self.program), *arguments, "-b", self.device, *self._arguments], env=dict(self.environment, **environment),
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
 
     def cases(self) -> List[Case]:
@@ -146,7 +148,7 @@ class Tests:
     def command(self, case: Case) -> str:
         """What repeats a case in a shell."""
         variables = " ".join(f"{name}={self.environment[name]}" for name in ("STRATA_RUNTIME", "GGML_BACKEND_PATH"))
-        return f"{variables} {self.program} test -b {self.device} -o '{case.name}'"
+        return " ".join([variables, str(self.program), "test", "-b", self.device, *self._arguments, "-o", f"'{case.name}'"])
 
 
 def tools(*names: str) -> List[pathlib.Path]:

@@ -14,13 +14,13 @@ import numpy as np
 from support.ops import quantize
 
 N_VOCAB = 512
-N_CTX = 1024
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
     """What a toy is made of."""
     arch: str = "qwen35"
+    n_vocab: int = N_VOCAB
     n_layer: int = 4
     n_embd: int = 512
     n_ff: int = 768
@@ -39,6 +39,7 @@ class Shape:
     n_ff_shared: int = 256
 
 
+QUANTIZED = ("matrix", "output", "embedding")  # what quantizers quantize
 SHAPES = {"qwen35": Shape(), "qwen35moe": Shape(arch="qwen35moe")}
 
 # Routers choose clearly; what a layer adds is 1/sqrt(2 n_layer) of what it is given, as models are initialised. Otherwise rounding to 8
@@ -51,9 +52,9 @@ def tensors(shape: Shape) -> Iterator[Tuple[str, Tuple[int, ...], str]]:
     "f32" for other weights, or the name of a distribution."""
     value = shape.state * shape.v_heads
     mixed = 2 * shape.state * shape.k_heads + value
-    yield "token_embd.weight", (N_VOCAB, shape.n_embd), "embedding"
+    yield "token_embd.weight", (shape.n_vocab, shape.n_embd), "embedding"
     yield "output_norm.weight", (shape.n_embd,), "norm"
-    yield "output.weight", (N_VOCAB, shape.n_embd), "matrix"
+    yield "output.weight", (shape.n_vocab, shape.n_embd), "matrix"
     for i in range(shape.n_layer):
         def named(name: str) -> str:
             return f"blk.{i}.{name}"
@@ -114,7 +115,22 @@ def values(name: str, shape: Tuple[int, ...], kind: str, seed: int) -> np.ndarra
 def write(path: pathlib.Path, shape: Shape, kind: str, seed: int = 1) -> None:
     """Writes the toy with its matrices in the type of that name (ggml's: "q4_K", "iq2_xs" ...)."""
     writer = gguf.GGUFWriter(path, shape.arch)
-    writer.add_context_length(N_CTX)
+    add_metadata(writer, shape)
+    for name, dimensions, role in tensors(shape):
+        data = values(name, dimensions, role, seed)
+        if role in QUANTIZED:
+            writer.add_tensor(name, quantize(data, kind), raw_dtype=gguf.GGMLQuantizationType[kind.upper()])
+        else:
+            writer.add_tensor(name, data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def add_metadata(writer: gguf.GGUFWriter, shape: Shape) -> None:
+    """The keys that llama.cpp needs to load a model of this shape."""
+    writer.add_context_length(4096)
     writer.add_embedding_length(shape.n_embd)
     writer.add_block_count(shape.n_layer)
     writer.add_feed_forward_length(shape.n_ff)
@@ -137,17 +153,12 @@ def write(path: pathlib.Path, shape: Shape, kind: str, seed: int = 1) -> None:
         writer.add_expert_used_count(shape.n_used)
         writer.add_expert_feed_forward_length(shape.n_ff_expert)
         writer.add_expert_shared_feed_forward_length(shape.n_ff_shared)
-    writer.add_vocab_size(N_VOCAB)
-    writer.add_tokenizer_model("test")  # llama.cpp's own for such files: no text
-    writer.add_token_list([f"tok_{i}" for i in range(N_VOCAB)])
-    writer.add_token_scores([0.0] * N_VOCAB)
-    for name, dimensions, role in tensors(shape):
-        data = values(name, dimensions, role, seed)
-        if role in ("matrix", "output", "embedding"):
-            writer.add_tensor(name, quantize(data, kind), raw_dtype=gguf.GGMLQuantizationType[kind.upper()])
-        else:
-            writer.add_tensor(name, data)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    add_vocabulary(writer, shape.n_vocab)
+
+
+def add_vocabulary(writer: gguf.GGUFWriter, n_vocab: int) -> None:
+    """Tokens without text: llama.cpp has a tokenizer for such files."""
+    writer.add_vocab_size(n_vocab)
+    writer.add_tokenizer_model("test")
+    writer.add_token_list([f"tok_{i}" for i in range(n_vocab)])
+    writer.add_token_scores([0.0] * n_vocab)
