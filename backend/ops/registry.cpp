@@ -43,6 +43,8 @@ extern const op_entry pad_op, pad_reflect_1d_op;       // pad.cpp
 extern const op_entry roll_op;                         // pad.cpp
 extern const op_entry arange_op;                       // generate.cpp
 extern const op_entry timestep_embedding_op;           // generate.cpp
+extern const op_entry win_part_op, win_unpart_op;      // windows.cpp
+extern const op_entry get_rel_pos_op, add_rel_pos_op;  // windows.cpp
 extern const op_entry out_prod_op;                     // out_prod.cpp
 extern const op_entry silu_back_op, rms_norm_back_op;  // backward.cpp
 extern const op_entry soft_max_back_op;                // backward.cpp
@@ -70,7 +72,7 @@ static const op_entry * const entries[] = {
     &add1_op, &leaky_relu_op, &concat_op, &repeat_op, &acc_op, &set_op, &sum_rows_op, &mean_op, &sum_op, &count_equal_op,
     &pad_op, &pad_reflect_1d_op, &roll_op, &arange_op, &timestep_embedding_op,
     &im2col_op, &im2col_3d_op, &col2im_1d_op, &conv_2d_op, &conv_3d_op, &conv_2d_dw_op, &conv_transpose_1d_op, &conv_transpose_2d_op,
-    &pool_1d_op, &pool_2d_op, &upscale_op,
+    &pool_1d_op, &pool_2d_op, &upscale_op, &win_part_op, &win_unpart_op, &get_rel_pos_op, &add_rel_pos_op,
     &out_prod_op, &silu_back_op, &rms_norm_back_op, &soft_max_back_op, &repeat_back_op, &get_rows_back_op, &rope_back_op,
 };
 
