@@ -62,23 +62,26 @@ STRATA_DEVICE float first_largest(const float (&x)[Values]) {
     return value;
 }
 
-/// The first of the lanes' values that has the largest magnitude, or zero.
+/// Of this lane and lane `lane_id() ^ Mask` the one that is `largest` wins, or the lower one.
+template <uint32_t Mask>
+STRATA_DEVICE void keep_first_largest(bool & largest, float & x) {
+    const bool other = lane_xor<Mask>(largest ? 1u : 0u) != 0;
+    const float other_x = lane_xor<Mask>(x);
+    if (other && (!largest || (lane_id() & Mask) != 0)) {
+        largest = true;
+        x = other_x;
+    }
+}
+
+/// The first of the lanes' values (8 or 16) that has the largest magnitude.
 template <uint32_t Lanes>
 STRATA_DEVICE float first_largest_of_lanes(float x) {
-    uint32_t first = abs(x) == wave_max<Lanes>(abs(x)) ? 0 : 1;   // then the lowest of these lanes: the value of a lower one wins
-    const auto take = [&]<uint32_t Mask>() {
-        const uint32_t other = lane_xor<Mask>(first);
-        const float other_x = lane_xor<Mask>(x);
-        if (other < first || (other == first && (lane_id() & Mask) != 0)) {
-            first = other;
-            x = other_x;
-        }
-    };
-    take.template operator()<1>();
-    take.template operator()<2>();
-    take.template operator()<4>();
-    if constexpr (Lanes > 8) {
-        take.template operator()<8>();
+    bool largest = abs(x) == wave_max<Lanes>(abs(x));
+    keep_first_largest<1>(largest, x);
+    keep_first_largest<2>(largest, x);
+    keep_first_largest<4>(largest, x);
+    if constexpr (Lanes == 16) {
+        keep_first_largest<8>(largest, x);
     }
     return x;
 }

@@ -1,7 +1,7 @@
 // What q4_K and q5_K have in common: pieces of 64 weights, whose 6-bit scales and mins come out of the block's first sixteen bytes.
 #pragma once
 
-#include "strata/quant/block32.h"
+#include "strata/quant/block64.h"
 
 namespace strata {
 
@@ -24,23 +24,10 @@ STRATA_DEVICE scale_pair unpack_scales(uint4v head, uint32_t p) {
 }
 
 template <class Block>
-struct block_k64 {
-    using block = Block;
+struct block_k64 : block64<Block, 32> {
     using activation = activation64;
-    static constexpr uint32_t pieces = 4;
-    static constexpr uint32_t group = 32;
-    static constexpr bool has_min = true;
-
-    STRATA_DEVICE uint32_t block_offset(uint32_t p) { return (p >> 2) * sizeof(Block); }
-    STRATA_DEVICE uint32_t value_offset(uint32_t p) { return p * 64; }
-    STRATA_DEVICE uint32_t meta_offset(uint32_t p) { return p * 2 * sizeof(q8_1_meta); }
-    STRATA_DEVICE activation load_activation(const void * values, uint32_t value_offset, const void * meta, uint32_t meta_offset) {
-        return load_activation64(values, value_offset, meta, meta_offset);
-    }
-
     using tile_piece = unpacked<4, 2>;
-    STRATA_DEVICE uint32_t tile_offset(uint32_t p, uint32_t i) { return p * 64 + i * 16; }
-    STRATA_DEVICE uint32_t scale_index(uint32_t p, uint32_t i) { return p * 2 + i; }
+    static constexpr bool has_min = true;
 };
 
 /// Puts the integer dot products of the two sub-blocks together with all scales.
