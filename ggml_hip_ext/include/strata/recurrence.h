@@ -205,6 +205,7 @@ STRATA_DEVICE void recurrence(const recurrence_args & a) {
             }
         }
         lds_barrier();
+        const bool kept = a.tokens - begin - count < a.snapshots;  // a state of this tile is a snapshot
         for (uint32_t t = 0; t < count; t++) {
             const auto row = [&](uint32_t r) {
                 part v;
@@ -215,12 +216,12 @@ STRATA_DEVICE void recurrence(const recurrence_args & a) {
             };
             const auto number = [&](uint32_t n) { return staged_numbers[t][n][own]; };
             const float result = Rule::template step<Lanes>(state, row, number, constants);
-            if (lane == 0) {
-                staged_numbers[t][0][own] = result * a.scale;  // nobody else reads this column's numbers
-            }
-            const uint32_t left = a.tokens - 1 - begin - t;
-            if (left < a.snapshots) {
-                save(left);
+            staged_numbers[t][0][own] = result * a.scale;  // from all its lanes; nobody else reads this column's numbers
+            if (kept) {
+                const uint32_t left = a.tokens - 1 - begin - t;
+                if (left < a.snapshots) {
+                    save(left);
+                }
             }
         }
         lds_barrier();
