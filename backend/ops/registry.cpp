@@ -51,6 +51,10 @@ extern const op_entry soft_max_back_op;                // backward.cpp
 extern const op_entry repeat_back_op;                  // backward.cpp
 extern const op_entry get_rows_back_op;                // backward.cpp
 extern const op_entry rope_back_op;                    // rope.cpp
+extern const op_entry cross_entropy_loss_op;           // training.cpp
+extern const op_entry cross_entropy_loss_back_op;      // training.cpp
+extern const op_entry opt_step_adamw_op;               // training.cpp
+extern const op_entry opt_step_sgd_op;                 // training.cpp
 extern const op_entry im2col_op, im2col_3d_op;         // im2col.cpp
 extern const op_entry col2im_1d_op;                    // im2col.cpp
 extern const op_entry conv_2d_op, conv_3d_op;          // conv.cpp
@@ -74,6 +78,7 @@ static const op_entry * const entries[] = {
     &im2col_op, &im2col_3d_op, &col2im_1d_op, &conv_2d_op, &conv_3d_op, &conv_2d_dw_op, &conv_transpose_1d_op, &conv_transpose_2d_op,
     &pool_1d_op, &pool_2d_op, &upscale_op, &win_part_op, &win_unpart_op, &get_rel_pos_op, &add_rel_pos_op,
     &out_prod_op, &silu_back_op, &rms_norm_back_op, &soft_max_back_op, &repeat_back_op, &get_rows_back_op, &rope_back_op,
+    &cross_entropy_loss_op, &cross_entropy_loss_back_op, &opt_step_adamw_op, &opt_step_sgd_op,
 };
 
 const op_entry * find_op(ggml_op op) {

@@ -1,4 +1,4 @@
-// Arguments of the kernels of backward passes. Strides are in bytes.
+// Arguments of the kernels of backward passes and training. Strides are in bytes.
 #pragma once
 
 #include "strata/args/division.h"
@@ -51,6 +51,26 @@ struct get_rows_back_args {
     uint32_t rows;                    ///< of src
     fast_divisor row;                 ///< elements a row
     uint64_t src_stride;
+};
+
+/// Rows of logits and of the probabilities they should give, f32, all contiguous. Loss: dst has a row's part of the mean loss each;
+/// backward: its gradient.
+struct cross_entropy_args {
+    float * dst;
+    const float * logits;
+    const float * labels;
+    const float * gradient;           ///< of the loss; backward only
+    uint32_t row, rows;
+};
+
+/// A step of an optimizer, f32, all contiguous. AdamW: alpha, beta1, beta2, eps, decay, beta1h, beta2h; SGD: alpha, decay.
+struct opt_step_args {
+    float * weights;
+    const float * gradient;
+    float * mean;                     ///< running means of the gradient and of its square; AdamW only
+    float * square;
+    const float * params;
+    uint32_t count;
 };
 
 constexpr uint32_t backward_block = 256;   ///< work-items a workgroup
