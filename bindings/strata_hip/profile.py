@@ -75,7 +75,7 @@ def measure(options: Options) -> Dict[str, Any]:
 def _run_model(options: Options) -> int:
     import llama_cpp
 
-    from . import bench, plugin
+    from . import bench, log, plugin
     ours = plugin.load("emulator")
     library = ctypes.CDLL(ours.info["library"])
     phase = library.strata_emulator_count_phase
@@ -85,18 +85,19 @@ def _run_model(options: Options) -> int:
     context = bench.Context("strata-hip", "emulator")
     case = bench.Case(options.model, -1, options.n_ubatch, options.n_ubatch, options.type_k, options.type_v, options.flash_attn,
                       bench.default_threads(), options.n_depth, options.n_prompt, options.n_gen)
-    try:
-        context.prepare(case)
-        context.prompt(options.n_depth, options.n_ubatch)
-        phase(b"prefill")
-        context.prompt(options.n_prompt, options.n_ubatch)
-        phase(b"decode")
-        context.generate(options.n_gen)
-        phase(b"")
-        layers = int(llama_cpp.llama_model_n_layer(context.model))
-        library.strata_emulator_count_write()
-    finally:
-        context.free()
+    with log.captured(quiet=True):
+        try:
+            context.prepare(case)
+            context.prompt(options.n_depth, options.n_ubatch)
+            phase(b"prefill")
+            context.prompt(options.n_prompt, options.n_ubatch)
+            phase(b"decode")
+            context.generate(options.n_gen)
+            phase(b"")
+            layers = int(llama_cpp.llama_model_n_layer(context.model))
+            library.strata_emulator_count_write()
+        finally:
+            context.free()
     if layers <= 0:
         raise DeviceError(f"{options.model} says it has {layers} layers")
     return layers
@@ -209,7 +210,7 @@ def plot(result: Dict[str, Any], path: str, top: int) -> None:
             widths = [row["instructions"][each] / 1e6 for _, row in kernels]
             axis.barh([kernel for kernel, _ in kernels], widths, left=left, label=each, color=pyplot.get_cmap("tab20")(index))
             left = [a + b for a, b in zip(left, widths)]
-        axis.set_title(f"{os.path.basename(result['model'])}, {name}: {len(phase['launches'])} launches for {phase['tokens']} tokens")
+        axis.set_title(f"{os.path.basename(result['model'])}, {name}: {len(phase['launches'])} launches, tokens: {phase['tokens']}")
         axis.set_xlabel("million wave instructions")
         axis.tick_params(axis="y", labelsize=8)
     axes[0, 0].legend(fontsize=7, ncol=2, loc="lower right")

@@ -181,6 +181,7 @@ struct kernel_record {
 /// All launches of the process. Never destroyed.
 struct ledger {
     std::mutex lock;
+    bool written = false;  ///< the file has all of it
     std::string phase;
     std::vector<launch_record> launches;
     std::map<std::string, kernel_record> kernels;
@@ -263,6 +264,7 @@ void launch_counter::record(const dispatch & launch, const std::vector<model::mo
     std::lock_guard hold(book.lock);
     static const bool registered = std::atexit(write_counts) == 0;
     (void)registered;
+    book.written = false;
     kernel_record & r = book.kernels[k.name];
     r.vgprs = k.vgprs;
     r.sgprs = k.sgprs;
@@ -292,6 +294,8 @@ void write_counts() {
     if (name.empty()) return;
     ledger & book = the_ledger();
     std::lock_guard hold(book.lock);
+    if (book.written) return;
+    book.written = true;
     std::FILE * file = std::fopen(name.c_str(), "w");
     if (!file) {
         std::fprintf(stderr, "strata-emulator: STRATA_COUNT: %s cannot be written: %s\n", name.c_str(), std::strerror(errno));
