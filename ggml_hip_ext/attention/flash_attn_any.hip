@@ -68,25 +68,33 @@ STRATA_DEVICE void load_rest(kv_kind kind, const char * base, uint32_t at, uint3
 }
 
 /// Decodes the keys of a step, the last of `count` ones standing in for those behind it, channels behind the head as zeros. Four
-/// work-items a key, 8 channels at a time.
+/// work-items a key, 8 channels of each in turn, four times that in flight.
 template <uint32_t MaxK>
 STRATA_DEVICE void stage_keys(any_lds<MaxK> & lds, const flash_attn_args & a, const char * k, uint32_t count) {
+    constexpr uint32_t step = 4 * 8, ahead = 4;
     const uint32_t key = thread_x() / 4;
     const uint32_t row = min(key, count - 1) * static_cast<uint32_t>(a.k_nb[0]);
     half * to = lds.k + key * any_lds<MaxK>::pitch;
-    for (uint32_t channel = thread_x() % 4 * 8; channel < a.k_size; channel += 32) {
-        const kv_place place = place_of(a.k_format, channel);
-        uint4v halves;
-        if (channel + 8 <= a.k_size) {
-            const auto same = [&](uint32_t) { return place; };
-            load_eights<1>(a.k_format, k, &halves, same, [&](uint32_t) { return row + place.offset; }, [](uint32_t) { return true; });
-            decode_eights<1>(a.k_format, &halves, same);
-        } else {
-            uint32_t rest[4];
-            load_rest<8>(a.k_format.kind, k, row + place.offset, a.k_size - channel, rest);
-            halves = {rest[0], rest[1], rest[2], rest[3]};
+    for (uint32_t first = thread_x() % 4 * 8; first < a.k_size; first += ahead * step) {
+        kv_place place[ahead];
+        for (uint32_t i = 0; i < ahead; ++i) {
+            place[i] = place_of(a.k_format, first + i * step);
         }
-        *reinterpret_cast<uint4v *>(to + channel) = halves;
+        const auto place_at = [&](uint32_t i) { return place[i]; };
+        const auto whole = [&](uint32_t i) { return first + i * step + 8 <= a.k_size; };
+        uint4v halves[ahead];
+        load_eights<ahead>(a.k_format, k, halves, place_at, [&](uint32_t i) { return row + place[i].offset; }, whole);
+        decode_eights<ahead>(a.k_format, halves, place_at);
+        for (uint32_t i = 0; i < ahead; ++i) {
+            const uint32_t channel = first + i * step;
+            if (whole(i)) {
+                *reinterpret_cast<uint4v *>(to + channel) = halves[i];
+            } else if (channel < a.k_size) {
+                uint32_t rest[4];
+                load_rest<8>(a.k_format.kind, k, row + place[i].offset, a.k_size - channel, rest);
+                *reinterpret_cast<uint4v *>(to + channel) = uint4v{rest[0], rest[1], rest[2], rest[3]};
+            }
+        }
     }
 }
 
@@ -201,24 +209,35 @@ STRATA_DEVICE void attention_any(const flash_attn_args & a) {
                 out[r] *= lds.factor[r];
             }
             const char * values = v + first * a.v_nb[0];
-            for (uint32_t u = turn; u < count; u += turns) {
-                kv_fours<1> raw;
+            // Loads behind the last key read it again.
+            constexpr uint32_t ahead = 4;
+            for (uint32_t first_u = turn; first_u < count; first_u += ahead * turns) {
+                kv_fours<ahead> raw;
+                const auto at = [&](uint32_t i) { return min(first_u + i * turns, count - 1) * v_nb + v_place.offset; };
                 if (channel + 4 <= a.v_size) {
-                    load_fours(a.v_format, values, raw, v_place, [&](uint32_t) { return u * v_nb + v_place.offset; });
+                    load_fours(a.v_format, values, raw, v_place, at);
                     decode_fours(a.v_format, raw, v_place);
                 } else {
-                    uint32_t rest[2];
-                    load_rest<4>(a.v_format.kind, values, u * v_nb + v_place.offset, a.v_size - channel, rest);
-                    raw.words[0] = {rest[0], rest[1]};
+                    for (uint32_t i = 0; i < ahead; ++i) {
+                        uint32_t rest[2];
+                        load_rest<4>(a.v_format.kind, values, at(i), a.v_size - channel, rest);
+                        raw.words[i] = {rest[0], rest[1]};
+                    }
                 }
-                float x[4];
-                for (uint32_t i = 0; i < 4; ++i) {
-                    x[i] = static_cast<float>(half_of(raw.words[0], i));
-                }
-                for (uint32_t r = 0; r < any_rows; ++r) {
-                    const float w = lds.weight[u][r];
+                for (uint32_t u = 0; u < ahead; ++u) {
+                    if (u > 0 && first_u + u * turns >= count) {
+                        break;
+                    }
+                    const float4v * weights = reinterpret_cast<const float4v *>(lds.weight[first_u + u * turns]);
+                    float x[4];
                     for (uint32_t i = 0; i < 4; ++i) {
-                        out[r][i] = fma(x[i], w, out[r][i]);
+                        x[i] = static_cast<float>(half_of(raw.words[u], i));
+                    }
+                    for (uint32_t r = 0; r < any_rows; ++r) {
+                        const float w = weights[r / 4][r % 4];
+                        for (uint32_t i = 0; i < 4; ++i) {
+                            out[r][i] = fma(x[i], w, out[r][i]);
+                        }
                     }
                 }
             }
