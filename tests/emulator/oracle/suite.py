@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pathlib
 import re
 from collections.abc import Iterator
 
@@ -11,6 +12,12 @@ from .assembler import encodable
 from .case import Case, Group, grouped
 
 HAND_WRITTEN = (models_control, models_crosslane, models_memory, models_sequence, models_vopd, models_wmma)
+
+STOCK_MNEMONICS = pathlib.Path(__file__).parents[1] / "stock_mnemonics.txt"
+STOCK_HEADER = """\
+# The mnemonics of all kernels of stock ggml-hip (llama-cpp-python 0.3.36, clang 19, gfx1151), the halves of VOPD pairs apart,
+# without the suffixes of encodings. Made by: python tests/emulator/test_stock.py, from what tests/bench/peer builds.
+"""
 
 
 def normalise(mnemonic: str) -> str:
@@ -28,6 +35,12 @@ def _all_cases() -> Iterator[tuple[str, Case]]:
     for module in HAND_WRITTEN:
         for case in module.cases():
             yield case.mnemonics[0], case
+
+
+@functools.cache
+def stock_mnemonics() -> frozenset[str]:
+    """What the kernels of stock ggml-hip are made of: stock_mnemonics.txt, which says how it was made."""
+    return frozenset(line for line in STOCK_MNEMONICS.read_text().splitlines() if line and not line.startswith("#"))
 
 
 @functools.cache
