@@ -1,5 +1,6 @@
 // CONT, CPY, DUP: copies in the order of the elements. Between equal types (of quantized ones contiguous rows),
-// between f32, f16, bf16 and i32, from f32, f16 and bf16 to the quantized types that ggml's CPU code quantizes to, from quantized types to f32.
+// between f32, f16, bf16 and i32, from f32, f16 and bf16 to the quantized types that ggml's CPU code quantizes to, from quantized types to
+// f32.
 #include <algorithm>
 #include <optional>
 

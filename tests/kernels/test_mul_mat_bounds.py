@@ -56,7 +56,8 @@ def floats(kernel, type, activation, rows, columns, k, grid, block=128):
     weights, activations = upload(rows * row), upload(columns * column)
     dst = emulator().upload(np.full(rows * columns, np.nan, np.float32))
     batches = struct.pack("<QQ9I4x", rows * row, rows * row, *ONE * 3)
-    arguments = struct.pack("<3Q2Q", weights, activations, dst, 0, 0) + batches + struct.pack("<5I4x", row, column, rows, columns, k) + NO_EXPERTS
+    sizes = struct.pack("<5I4x", row, column, rows, columns, k)
+    arguments = struct.pack("<3Q2Q", weights, activations, dst, 0, 0) + batches + sizes + NO_EXPERTS
     run(kernel, grid, block, arguments, (weights, activations), dst, rows * columns)
 
 

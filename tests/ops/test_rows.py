@@ -114,7 +114,7 @@ def awkward_rows(rng, row):
 @pytest.mark.parametrize("type", WRITTEN_TYPES)
 def test_set_edges(type):
     rows = awkward_rows(new_rng(), 4 * max(block_elements(type), 64))
-    if type == "mxfp4":   # its scale is the logarithm, rounded before its integer part is taken: maxima that are k units below a power of two
+    if type == "mxfp4":   # its scale is a logarithm, rounded before its integer part is taken: maxima that are k units below a power of two
         powers = np.arange(1, 250, dtype=np.uint32)[:, None] << 23
         maxima = (powers - np.array([0, 1, 2, 3, 5, 6, 11, 12, 22, 23, 44, 45, 46], np.uint32)).view(np.float32)
         rows = np.zeros((18, 256 * 32), np.float32)

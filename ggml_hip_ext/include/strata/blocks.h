@@ -133,8 +133,8 @@ struct block_iq4_nl {
     uint8_t qs[16];
 };
 
-/// 256 weights in eight sub-blocks of 32, d * (scale - 32) * values[q], the table of iq4_nl. Scale s: low nibble in scales_l[s / 2] (low for
-/// even s), top two bits are bits 2s and 2s + 1 of scales_h. Sub-block s is qs[16 s ..], nibbles as in q4_0.
+/// 256 weights in eight sub-blocks of 32, d * (scale - 32) * values[q], the table of iq4_nl. The low nibble of scale s is the low (odd s:
+/// the high) one of scales_l[s / 2], its top two bits are bits 2s and 2s + 1 of scales_h. Sub-block s is qs[16 s ..], nibbles as in q4_0.
 struct block_iq4_xs {
     static constexpr uint32_t elements = 256;
     uint16_t d, scales_h;
@@ -149,18 +149,19 @@ struct block_mxfp4 {
     uint8_t qs[16];
 };
 
-/// 64 weights in four sub-blocks of 16, scale * values[q] of the doubled e2m1 numbers; d[s] is half the scale as unsigned e4m3. Sub-block s is
-/// qs[8 s ..]: low nibbles are elements 0-7, high ones 8-15.
+/// 64 weights in four sub-blocks of 16, scale / 2 * values[q] of the doubled e2m1 numbers; d[s] is the scale as unsigned e4m3. Sub-block s
+/// is qs[8 s ..]: low nibbles are elements 0-7, high ones 8-15.
 struct block_nvfp4 {
     static constexpr uint32_t elements = 64;
     uint8_t d[4];
     uint8_t qs[32];
 };
 
-/// The iq types have grids: tables of eight (iq3: four) magnitudes. Sub-blocks are of 32 weights, which are d * scale * magnitude * sign; where
-/// signs have seven bits for eight weights, the eighth makes the number of minuses even.
+/// The iq types have grids: tables of eight (iq3: four) magnitudes. Sub-blocks are of 32 weights, a scale times magnitudes with signs;
+/// where signs have seven bits for eight weights, the eighth makes the number of minuses even.
 ///
-/// Sub-block s is qs[4 s ..]: four bytes of grid indices, then a word with 4 x 7 bits of signs and a scale of 4 bits. d * (2 scale + 1) / 8.
+/// Sub-block s is qs[4 s ..]: four bytes of grid indices, then a word with 4 x 7 bits of signs and four of the scale, which stands for
+/// d * (2 scale + 1) / 8.
 struct block_iq2_xxs {
     static constexpr uint32_t elements = 256;
     uint16_t d;
@@ -175,8 +176,8 @@ struct block_iq2_xs {
     uint8_t scales[8];
 };
 
-/// Eight weights a byte of qs (low bits of the index) and a byte of signs; two bits of qh[s] are the top of each index of sub-block s. Scales as
-/// in iq2_xs.
+/// Eight weights a byte of qs (low bits of the index) and a byte of signs; two bits of qh[s] are the top of each index of sub-block s.
+/// Scales as in iq2_xs.
 struct block_iq2_s {
     static constexpr uint32_t elements = 256;
     uint16_t d;
@@ -205,8 +206,8 @@ struct block_iq3_s {
     uint8_t scales[4];
 };
 
-/// Weights d * (2 scale + 1) * (value + delta): values -1, 0 and 1 from a grid of eight, delta +1/8 or -1/8. Eight weights a byte of qs; qh[s]
-/// has three bits on top of each index of sub-block s, then three of the scale, then the sign of delta.
+/// Weights d * (2 scale + 1) * (value + delta): values -1, 0 and 1 from a grid of eight, delta +1/8 or -1/8. Eight weights a byte of qs;
+/// qh[s] has three bits on top of each index of sub-block s, then three of the scale, then the sign of delta.
 struct block_iq1_s {
     static constexpr uint32_t elements = 256;
     uint16_t d;
@@ -214,8 +215,8 @@ struct block_iq1_s {
     uint16_t qh[8];
 };
 
-/// As iq1_s, with a nibble of qh for each eight weights: three bits of index and the sign of delta. Word j of `scales`: three bits for each 16
-/// weights of sub-blocks 2j and 2j + 1, and four bits of d, the lowest in word 0.
+/// As iq1_s, with a nibble of qh for each eight weights: three bits of index and the sign of delta. Word j of `scales`: three bits for each
+/// 16 weights of sub-blocks 2j and 2j + 1, and four bits of d, the lowest in word 0.
 struct block_iq1_m {
     static constexpr uint32_t elements = 256;
     uint8_t qs[32];

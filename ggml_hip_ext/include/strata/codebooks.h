@@ -1,7 +1,7 @@
 // The grids of the iq types, out of ggml's own header, and tables of sixteen values that stay in registers.
 //
-// A grid is read-only data of the code object, read through the caches: a workgroup's share of weights is smaller than most grids, so that a
-// copy in LDS would cost more than it saves.
+// A grid is read-only data of the code object, read through the caches: a mat-vec's workgroup has fewer bytes of weights than most grids,
+// so that a copy in LDS would cost more than it saves.
 #pragma once
 
 #include "strata/dot.h"
@@ -52,7 +52,7 @@ STRATA_DEVICE uint32_t complete_signs(uint32_t seven) { return seven | (static_c
 /// 2^(e - 128), the scale of mxfp4.
 STRATA_DEVICE float e8m0_half(uint32_t e) { return bit_cast<float>(e < 2 ? 0x00200000u << e : (e - 1) << 23); }
 
-/// Half the value of an unsigned e4m3, the scale of nvfp4; its NaN is zero. As a half the same bits have another exponent bias.
+/// Half the value of an unsigned e4m3, as nvfp4 needs it; its NaN is zero. As a half the same bits have another exponent bias.
 STRATA_DEVICE float e4m3_half(uint32_t bits) {
     return bits == 0x7f ? 0.0f : half_bits_to_float(static_cast<uint16_t>((bits & 0x7f) << 7)) * 128.0f;
 }

@@ -529,7 +529,8 @@ struct affine_fit {
     bool constant;   ///< all q are zero
 };
 
-/// Scale and min of q2_K, q4_K and q5_K, whose q go up to `Most`. The weight of a value is `weight` + |x|. Errors are absolute ones, or squares.
+/// Scale and min of q2_K, q4_K and q5_K, whose q go up to `Most`. The weight of a value is `weight` + |x|. Errors are absolute ones or
+/// squares.
 template <uint32_t Values, int32_t Most, bool Absolute>
 STRATA_DEVICE affine_fit fit_affine(const float (&x)[Values], float weight, float first_step, uint32_t steps) {
     const auto weight_of = [&](uint32_t i) { return weight + abs(x[i]); };
@@ -545,7 +546,9 @@ STRATA_DEVICE affine_fit fit_affine(const float (&x)[Values], float weight, floa
     if (high == low) {
         return {0.0f, low, 0.0f, low, true};
     }
-    const auto q_of = [&](uint32_t i, float inverse, float origin) { return static_cast<float>(clamp(nearest(inverse * (x[i] - origin)), 0, Most)); };
+    const auto q_of = [&](uint32_t i, float inverse, float origin) {
+        return static_cast<float>(clamp(nearest(inverse * (x[i] - origin)), 0, Most));
+    };
     const auto error_of = [&](float inverse, float origin, float scale, float min) {
         float error = 0.0f;
 #pragma unroll
@@ -560,7 +563,8 @@ STRATA_DEVICE affine_fit fit_affine(const float (&x)[Values], float weight, floa
     float best_error = error_of(best.inverse, best.origin, best.scale, best.min);
 #pragma clang loop unroll(disable)
     for (uint32_t step = 0; step <= steps; ++step) {
-        const float origin = best.min, inverse = (first_step + 0.1f * static_cast<float>(step) + static_cast<float>(Most)) / (high - origin);
+        const float origin = best.min;
+        const float inverse = (first_step + 0.1f * static_cast<float>(step) + static_cast<float>(Most)) / (high - origin);
         float sum_q = 0.0f, sum_q2 = 0.0f, sum_xq = 0.0f;
 #pragma unroll
         for (uint32_t i = 0; i < Values; ++i) {
@@ -612,7 +616,8 @@ struct q2_K {
         if (most_min > 0.0f) {
             both |= static_cast<uint32_t>(nearest(15.0f / most_min * -f.min)) << 4 & 255;
         }
-        const float d = as_half(most_scale / 15.0f) * static_cast<float>(both & 15), m = as_half(most_min / 15.0f) * static_cast<float>(both >> 4);
+        const float d = as_half(most_scale / 15.0f) * static_cast<float>(both & 15);
+        const float m = as_half(most_min / 15.0f) * static_cast<float>(both >> 4);
         const uint32_t quarter = lane >> 1 & 3;
         uint4v q = {};
 #pragma unroll

@@ -1,5 +1,5 @@
-// What the weight types have in common whose pieces are sixteen weights of each quarter of half a block, with a scale for each: see block32.h
-// for what the members mean.
+// What the weight types have in common whose pieces are sixteen weights of each quarter of half a block, with a scale for each: see
+// block32.h for what the members mean.
 #pragma once
 
 #include "strata/quant/block32.h"

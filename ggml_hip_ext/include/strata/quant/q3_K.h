@@ -1,5 +1,5 @@
-// Weight type q3_K: see block32.h for what the members mean. A piece is 64 weights: the four fields of sixteen bytes, and four bits of sixteen
-// others.
+// Weight type q3_K: see block32.h for what the members mean. A piece is 64 weights: the four fields of sixteen bytes, and four bits of
+// sixteen others.
 #pragma once
 
 #include "strata/quant/block4x16.h"
@@ -29,7 +29,7 @@ struct q3_K : block4x16<block_q3_K> {
         return static_cast<int32_t>((low & 15) | (high & 3) << 4) - 32;
     }
 
-    /// Four weights 32 (q - 4) of quarter `quarter` as signed bytes. `high` has the top bits of all weights inverted, which takes off the 4.
+    /// Four weights 32 (q - 4) of quarter `quarter` as signed bytes. `high` has all top bits inverted, which takes off the 4.
     STRATA_DEVICE uint32_t thirty_two_times(uint32_t low, uint32_t high, uint32_t quarter, uint32_t p) {
         const uint32_t two = quarter < 3 ? low << (5 - 2 * quarter) : low >> 1;
         return (two & 0x60606060u) | (high >> (4 * (p >> 1 & 1) + quarter) & 0x01010101u) << 7;

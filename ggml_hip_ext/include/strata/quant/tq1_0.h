@@ -1,5 +1,5 @@
-// Weight type tq1_0: see block32.h for what the members mean. A piece is 64 weights, four runs of 16: run r < 10 is digit r / 2 of the bytes at
-// 16 (r % 2), run 10 to 14 digit r - 10 of the bytes at 32, run 15 the four digits of the four bytes at 48.
+// Weight type tq1_0: see block32.h for what the members mean. A piece is 64 weights, four runs of 16: run r < 10 is digit r / 2 of the
+// bytes at 16 (r % 2), run 10 to 14 digit r - 10 of the bytes at 32, run 15 the four digits of the four bytes at 48.
 #pragma once
 
 #include "strata/quant/block64.h"
