@@ -20,6 +20,8 @@ SKIPPED_BY_THE_PROGRAM = {
     "t5encoder", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7", "bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2",
     "jina-bert-v3", "eurobert", "plm", "deepseek2-ocr", "eagle3", "dflash",
 }
+# Models whose output matrix is the embedding matrix itself, which llama.cpp leaves to the CPU.
+OUTPUT_ON_THE_CPU = {"bitnet"}
 SEED = 1234
 
 
@@ -40,10 +42,10 @@ def test_the_sample_is_of_known_architectures():
     assert set(SAMPLE) <= set(names())
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("name", list(parameters()))
 def test_architecture(name):
-    result = run_tool("test-llama-archs", "-a", name, "-s", SEED, "-b", "STRATA0", "-v", 5, timeout=1100, GGML_SCHED_DEBUG="2",
+    result = run_tool("test-llama-archs", "-a", name, "-s", SEED, "-b", "STRATA0", "-v", 5, timeout=2300, GGML_SCHED_DEBUG="2",
                       STRATA_REFUSALS="print")
     log = result.stdout
     refused = sorted(set(re.findall(r"^@refused\t.*", log, re.MULTILINE)))
@@ -58,4 +60,5 @@ def test_architecture(name):
     splits = {tuple(graph.splits) for graph in on_device}
     errors = re.findall(r"\((\d\.\d\de[-+]\d+)\)", log)
     print(f"{name}: NMSE {errors}; {len(on_device)} graphs; splits {splits}; on the CPU: {dict(on_cpu)}")
-    assert all(len(each) <= 2 for each in splits), "\n".join([f"left to the CPU: {dict(on_cpu)}", *refused])
+    most = 3 if name in OUTPUT_ON_THE_CPU else 2
+    assert all(len(each) <= most for each in splits), "\n".join([f"left to the CPU: {dict(on_cpu)}", *refused])

@@ -37,7 +37,7 @@ def listed(tmp_path_factory):
 def sources(case: ops.Case) -> list[list[int]]:
     """The dimensions of an operator's sources."""
     text = case.parameters.partition("sources=")[2]
-    return [[int(n) for n in found.split(",")] for found in re.findall(r"ne=\[([\d,]+)\]", text)]
+    return [[int(n) for n in found.split(",")] for found in re.findall(r"(?:^|,)\w+\[([\d,]+)\]", text)]
 
 
 def feasible(case: ops.Case) -> bool:

@@ -162,3 +162,4 @@ def add_vocabulary(writer: gguf.GGUFWriter, n_vocab: int) -> None:
     writer.add_tokenizer_model("test")
     writer.add_token_list([f"tok_{i}" for i in range(n_vocab)])
     writer.add_token_scores([0.0] * n_vocab)
+    writer.add_bos_token_id(1)
