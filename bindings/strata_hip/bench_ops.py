@@ -459,10 +459,14 @@ def plot(rows: Sequence[Row], path: str) -> None:
     shown = [row for row in rows if row.ratio("instructions") is not None]
     figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.26 * len(shown)))
     at = np.arange(len(shown))
-    for shift, field, label in ((-0.2, "instructions", "instructions"), (0.2, "requested_bytes", "bytes")):
-        axes.barh(at + shift, [row.ratio(field) or 0 for row in shown], height=0.38, label=label)
+    fields = [("instructions", "instructions"), ("requested_bytes", "bytes"), ("modelled_us", "modelled time")]
+    fields = [(field, label) for field, label in fields if any(row.ratio(field) for row in shown)]
+    for n, (field, label) in enumerate(fields):
+        ratios = np.array([row.ratio(field) or 1 for row in shown])
+        height = 0.8 / len(fields)
+        axes.barh(at + (n + 0.5) * height - 0.4, ratios - 1, left=1, height=height, label=label)  # from 1, to either side
     axes.set_yticks(at, [f"{row.op} {row.shape}" for row in shown], fontsize=7)
-    axes.invert_yaxis()
+    axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xscale("log", base=2)
     axes.set_xlabel("stock over ours (above 1: ours takes less)")
