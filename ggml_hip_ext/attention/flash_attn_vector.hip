@@ -122,7 +122,7 @@ STRATA_DEVICE void attention_vector(const flash_attn_args & a) {
                 q[r][j][2 * i + 1] = half2{static_cast<half>(x[2]), static_cast<half>(x[3])};
             }
         }
-        slope[r] = mask_scale(a, where[r].head);
+        slope[r] = bit_cast<float>(uniform(bit_cast<uint32_t>(mask_scale(a, where[r].head))));   // in a scalar register
         mask_row[r] = mask_offset(a, batch, where[r]);
     }
     // With one query and one mask for all heads, all rows share their mask.
