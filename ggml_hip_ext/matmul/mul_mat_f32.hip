@@ -36,6 +36,7 @@ STRATA_KERNEL(128) void mul_mat_f32_f32(mul_mat_f_args a) {
     }
 
     const uint32_t row = thread % 16 * 4, column = thread / 16 * 8;
+    const bool has_columns = uniform(thread / wave_size) * (wave_size / 2) <= tile.last_column;   // this wave
     float acc[8][4] = {};
     for (uint32_t k = 0; k < a.k; k += k_step) {
         float4v w[side / lines], x[side / lines];
@@ -55,6 +56,9 @@ STRATA_KERNEL(128) void mul_mat_f32_f32(mul_mat_f_args a) {
             }
         }
         barrier();
+        if (!has_columns) {
+            continue;
+        }
 #pragma unroll 4
         for (uint32_t j = 0; j < k_step; ++j) {
             const auto four = *reinterpret_cast<const float4v *>(weight_tile + j * pitch + row);
