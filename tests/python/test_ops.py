@@ -1,0 +1,94 @@
+"""`strata-hip ops`: with the real test-backend-ops on cheap operators, and with a program that plays it, for what goes wrong."""
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from strata_hip import ops
+from strata_hip.errors import StrataError
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "strata_hip.cli", "ops", *arguments, "--runtime", "emulator"], capture_output=True, text=True,
+                          timeout=500, env={**os.environ, **environment})
+
+
+def test_cheap_operators_pass():
+    done = run("test", "-o", "ADD_ADD,SQR,TANH", "-p", "type=f16|broadcast=1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = [int(word) for word in done.stdout.split() if word.isdigit()]
+    assert counts[0] == counts[1] > 5 and ", 0 failed;" in done.stdout
+
+
+def test_list_and_support():
+    listed = run("list", "-o", "SQR")
+    assert listed.returncode == 0 and all(line.startswith("SQR(type=") and line.endswith(": accepted") for line in listed.stdout.splitlines())
+    table = run("support", "-o", "SQ.*")
+    assert table.returncode == 0
+    assert [line.split()[0] for line in table.stdout.splitlines()[1:3]] == ["SQR", "SQRT"]
+
+
+def test_one_case_by_its_name():
+    name = run("list", "-o", "SQR").stdout.splitlines()[0].removesuffix(": accepted")
+    done = run("test", "-o", name)
+    assert done.returncode == 0 and done.stdout.startswith("1 cases: 1 run")
+
+
+@pytest.mark.parametrize("arguments,message", [(("-o", "NOTHING"), "no case"), (("-p", "("), "not a regular expression")])
+def test_wrong_filters(arguments, message):
+    done = run("test", *arguments)
+    assert done.returncode == 1 and message in done.stderr and "Traceback" not in done.stderr
+
+
+PLAYER = """#!/bin/bash
+# Lists four cases; of those it is asked for, A(x=1) passes, A(x=2) fails and A(x=3) ends the program.
+if [ "$STRATA_REFUSALS" = all ]; then
+    for i in 1 2 3; do echo "  A(x=$i): not supported [STRATA0]"; done
+    printf '@refused\\tB\\tf32[1,1,1,1] <-\\tno kernel for this op\\n'
+    echo "  B(x=1): not supported [STRATA0]"
+    echo "  C(x=1): not supported [STRATA0, CPU]"
+    echo "  A(x=4): not supported [STRATA0]"
+    exit 0
+fi
+case "$*" in *"A(x=1)"*) printf '  A(x=1): \\033[1;32mOK\\033[0m\\n';; esac
+case "$*" in *"A(x=2)"*) printf '[A] ERR = 0.5 > 0.1   A(x=2): \\033[1;31mFAIL\\033[0m\\n';; esac
+case "$*" in *"A(x=3)"*) echo "GGML_ASSERT(false) failed"; kill -ABRT $$;; esac
+case "$*" in *"A(x=4)"*) printf '  A(x=4): \\033[1;32mOK\\033[0m\\n';; esac
+exit 1
+"""
+
+
+@pytest.fixture
+def player(tmp_path):
+    program = tmp_path / ops.PROGRAM
+    program.write_text(PLAYER)
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    (tmp_path / f"lib{ops.PRELOAD}.so").touch()
+    return tmp_path
+
+
+def test_failures_are_told_with_what_repeats_them(player):
+    """A failed case and one that ends the program count as failed; those after it are run all the same."""
+    done = run("test", STRATA_TOOLS=str(player))
+    assert done.returncode == 1
+    assert "6 cases: 4 run" in done.stdout and "2 passed, 2 failed; 1 refused by the device; 1 not computed by the reference" in done.stdout
+    assert "1 B: no kernel for this op (B)" in done.stdout
+    assert "FAILED A(x=2)" in done.stdout and "ERR = 0.5 > 0.1" in done.stdout
+    assert "FAILED A(x=3)" in done.stdout and "ended by signal 6 here" in done.stdout and "GGML_ASSERT(false) failed" in done.stdout
+    assert f"{player / ops.PROGRAM} test -b STRATA0 -o 'A(x=3)'" in done.stdout
+
+
+def test_a_filter_leaves_failures_out(player):
+    done = run("test", "-o", "A", "-p", "x=[14]", STRATA_TOOLS=str(player))
+    assert done.returncode == 0 and "2 run" in done.stdout and "2 passed" in done.stdout
+
+
+def test_chosen():
+    cases = [ops.Case("ADD", "type=f32", None, True), ops.Case("ADD_ADD", "type=f16", None, True)]
+    assert ops.chosen(cases, "ADD", None) == cases[:1]
+    assert ops.chosen(cases, "ADD.*", "f16") == cases[1:]
+    assert ops.chosen(cases, "ADD_ADD(type=f16)", None) == cases[1:]
+    with pytest.raises(StrataError):
+        ops.chosen(cases, "ADD", "f16")
