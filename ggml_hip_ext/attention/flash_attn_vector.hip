@@ -122,7 +122,11 @@ STRATA_DEVICE void attention_vector(const flash_attn_args & a) {
                 q[r][j][2 * i + 1] = half2{static_cast<half>(x[2]), static_cast<half>(x[3])};
             }
         }
-        slope[r] = bit_cast<float>(uniform(bit_cast<uint32_t>(mask_scale(a, where[r].head))));   // in a scalar register
+        slope[r] = mask_scale(a, where[r].head);
+        if constexpr (shape::groups > 1) {
+            // In a scalar register; those are short where a wave has one group, whose offsets are the same in all lanes.
+            slope[r] = bit_cast<float>(uniform(bit_cast<uint32_t>(slope[r])));
+        }
         mask_row[r] = mask_offset(a, batch, where[r]);
     }
     // With one query and one mask for all heads, all rows share their mask.
