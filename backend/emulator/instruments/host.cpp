@@ -107,6 +107,19 @@ void tell(const flight & f, const std::string & what, const std::string & site) 
 
 const char * verb(const footprint::range & r) { return r.how == footprint::use::writes ? "writes" : r.how == footprint::use::reads ? "reads" : "uses"; }
 
+/// The call site of an access that a signal has interrupted: the handler's own frames are left out.
+call_site interrupted_site(const void * context) {
+    call_site site = this_call_site();
+    const auto at = static_cast<const ucontext_t *>(context)->uc_mcontext.gregs[REG_RIP];
+    void ** const end = site.frames + site.count;
+    void ** const first = std::find(site.frames, end, reinterpret_cast<void *>(at));
+    if (first != end) {
+        std::move(first, end, site.frames);
+        site.count = int(end - first);
+    }
+    return site;
+}
+
 /// The host has touched [address, ...) of a closed page. Returns whether it was one of ours.
 bool touched(uint64_t address, bool write, void * context) {
     watch & w = the_watch();
@@ -127,7 +140,7 @@ bool touched(uint64_t address, bool write, void * context) {
                 flight::early_read read;
                 read.address = address / 8 * 8;
                 std::memcpy(&read.value, reinterpret_cast<const void *>(read.address), 8);
-                read.site = this_call_site();
+                read.site = interrupted_site(context);
                 f.reads.push_back(read);
                 f.reads_allowed = true;
                 protect(w, begin, end);
@@ -137,7 +150,7 @@ bool touched(uint64_t address, bool write, void * context) {
             if (f.told) continue;
             f.told = true;
             tell(f, std::string("the host ") + (write ? "writes" : "reads") + " memory that pending work " + verb(r) + ": " + hex(address),
-                 describe_site(this_call_site()));
+                 describe_site(interrupted_site(context)));
         }
     }
     if (!ours) return false;

@@ -47,6 +47,7 @@ const char * kind_text(instrument kind) {
 void print_summary() {
     report_list & reports = list();
     std::lock_guard hold(reports.lock);
+    if (reports.entries.empty()) return;
     uint64_t times = 0;
     for (const entry & e : reports.entries) times += e.count;
     std::fprintf(stderr, "strata-sanitizer: %zu report%s (met %llu times)\n", reports.entries.size(),
@@ -83,7 +84,8 @@ void report(instrument kind, const std::string & key, const std::string & text) 
         reports.entries[place->second].count++;
         return;
     }
-    if (reports.entries.empty()) std::atexit(print_summary);
+    static const bool registered = std::atexit(print_summary) == 0;
+    (void)registered;
     reports.entries.push_back({kind, std::string("strata-sanitizer: ") + kind_text(kind) + ": " + text});
     write_out(reports.entries.back().text, reports.entries.size());
 }
