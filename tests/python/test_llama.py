@@ -185,12 +185,13 @@ def test_the_plugin_is_in_the_registry_that_llama_cpp_uses():
 
 
 def test_work_left_to_the_cpu_is_told():
-    """Attention over a quantized cache has no kernel yet: llama.cpp gives it to the CPU, which must not go unnoticed."""
+    """Attention has no kernel for a cache of type q4_K, which no program offers: llama.cpp gives it to the CPU, which must not go unnoticed."""
     with pytest.warns(strata_hip.CpuWorkWarning, match=r"part of the model computes on the CPU: \d+ graph splits"):
-        load(device="emulator", flash_attn=True, type_k=8, type_v=8).close()  # GGML_TYPE_Q8_0
+        Llama(models.gemma3(), device="emulator", n_ctx=64, verbose=False, flash_attn=True, type_k=12, type_v=12).close()  # GGML_TYPE_Q4_K
 
 
-@pytest.mark.parametrize("arguments", [{}, {"flash_attn": True}, {"n_gpu_layers": 10}, {"offload_kqv": False}])
+@pytest.mark.parametrize("arguments", [{}, {"flash_attn": True}, {"n_gpu_layers": 10}, {"offload_kqv": False},
+                                       {"flash_attn": True, "type_k": 8, "type_v": 2}])  # GGML_TYPE_Q8_0, GGML_TYPE_Q4_0
 def test_no_warning_of_cpu_work(arguments):
     with warnings.catch_warnings():
         warnings.simplefilter("error", strata_hip.CpuWorkWarning)
