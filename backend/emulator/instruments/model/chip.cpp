@@ -175,7 +175,7 @@ void simulation::start(unsigned processor, double now) {
         }
         w.simd = best;
         simds_[best].waves++;
-        w.ready = dispatcher_.take(now, p_.dispatch_cycles) + p_.start_latency;
+        w.ready = dispatcher_.take(now, p_.dispatch_cycles) + (now > 0 ? p_.workgroup_latency : p_.launch_latency);
         queue_.push({w.ready, n});
     }
 }
@@ -416,7 +416,7 @@ modelled simulation::run() {
     modelled result;
     result.share = shape_.instructions ? double(done_) / double(shape_.instructions) : 1;
     const double scale = result.share > 0 ? 1 / result.share : 1;
-    const double fixed = p_.start_latency;
+    const double fixed = p_.launch_latency;
     const double cycles = fixed + (end_ - fixed) * scale;
     result.us = cycles / (p_.clock_ghz * 1e3);
     if (end_ > 0) {

@@ -30,7 +30,7 @@ struct parameters {
     unsigned l1_latency = 180;
     unsigned l2_latency = 280;
     unsigned mall_latency = 480;
-    unsigned dram_latency = 800;
+    unsigned dram_latency = 1000;
     unsigned branch_taken = 8;        ///< until the first instruction behind it
     unsigned barrier_latency = 10;
 
@@ -39,7 +39,7 @@ struct parameters {
     double l1_bytes = 256;            ///< a shader array
     double l2_bytes = 1024;
     double mall_bytes = 345;          ///< 1 TB/s
-    double dram_bytes = 73;           ///< 212 GB/s of 256 are reached
+    double dram_bytes = 71;           ///< 206 GB/s of 256 are reached
 
     // Bytes.
     unsigned scalar_cache = 16 << 10; ///< a processor
@@ -50,8 +50,9 @@ struct parameters {
 
     // Launches.
     double gap_us = 2;                ///< between two dependent launches
-    unsigned dispatch_cycles = 4;     ///< between the starts of two waves
-    unsigned start_latency = 500;     ///< of a launch, and of a workgroup that takes the place of another
+    double dispatch_cycles = 0.5;     ///< between the starts of two waves: two shader engines start one each a cycle
+    unsigned launch_latency = 2000;   ///< from a launch to its first instruction
+    unsigned workgroup_latency = 250; ///< of a workgroup that takes the place of another
 };
 
 }  // namespace strata::emulator::model

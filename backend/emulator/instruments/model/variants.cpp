@@ -46,7 +46,8 @@ constexpr field fields[] = {
     {"mall_size", [](parameters & p, double value) { p.mall_size = decltype(p.mall_size)(value); }},
     {"gap_us", [](parameters & p, double value) { p.gap_us = decltype(p.gap_us)(value); }},
     {"dispatch_cycles", [](parameters & p, double value) { p.dispatch_cycles = decltype(p.dispatch_cycles)(value); }},
-    {"start_latency", [](parameters & p, double value) { p.start_latency = decltype(p.start_latency)(value); }},
+    {"launch_latency", [](parameters & p, double value) { p.launch_latency = decltype(p.launch_latency)(value); }},
+    {"workgroup_latency", [](parameters & p, double value) { p.workgroup_latency = decltype(p.workgroup_latency)(value); }},
 };
 
 void change(parameters & p, const std::string & word) {
