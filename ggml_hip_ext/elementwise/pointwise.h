@@ -3,6 +3,7 @@
 
 #include "strata/args/pointwise.h"
 #include "strata/element.h"
+#include "strata/lane_group.h"
 #include "strata/math.h"
 
 namespace strata {
@@ -25,9 +26,9 @@ STRATA_DEVICE void pointwise_rows(const pointwise_args & args, uint32_t block, F
     using dst_type = typename D::storage;
     using a_type = typename A::storage;
     using b_type = typename B::storage;
-    constexpr uint32_t step = 4 * wave_size;
+    constexpr uint32_t step = 4 * group_lanes;
 
-    const uint32_t wave = uniform(block * (pointwise_block / wave_size) + thread_x() / wave_size);
+    const uint32_t wave = lane_group(block, pointwise_block);
     if (wave >= args.waves) {
         return;
     }
@@ -53,7 +54,7 @@ STRATA_DEVICE void pointwise_rows(const pointwise_args & args, uint32_t block, F
         b += b_offset + (b_repeated ? 0 : static_cast<uint64_t>(begin) * sizeof(b_type));
     }
     const uint32_t left = args.dims[0].size.divisor - begin;
-    const uint32_t first = 4 * (thread_x() % wave_size);
+    const uint32_t first = 4 * group_lane();
 
     const auto load_b = [&](uint32_t e) {
         four_t<B> v{};

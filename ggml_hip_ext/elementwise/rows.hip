@@ -3,6 +3,7 @@
 #include "rows.h"
 #include "strata/dequantize.h"
 #include "strata/element.h"
+#include "strata/lane_group.h"
 
 namespace strata {
 
@@ -12,7 +13,7 @@ struct wave_part {
     uint32_t begin, elements;
 };
 
-STRATA_DEVICE uint32_t wave_index() { return uniform(block_x() * (rows_block / wave_size) + thread_x() / wave_size); }
+STRATA_DEVICE uint32_t wave_index() { return lane_group(block_x(), rows_block); }
 
 template <direction Direction>
 STRATA_DEVICE wave_part find_part(const rows_args & a, uint32_t wave) {
@@ -41,7 +42,7 @@ STRATA_DEVICE void convert_rows(const rows_args & a) {
     using destination = typename D::storage;
     const char * const src = part.at.src + static_cast<uint64_t>(part.begin) * sizeof(source);
     char * const dst = part.at.dst + static_cast<uint64_t>(part.begin) * sizeof(destination);
-    for (uint32_t e = 4 * (thread_x() % wave_size); e < part.elements; e += 4 * wave_size) {
+    for (uint32_t e = 4 * group_lane(); e < part.elements; e += 4 * group_lanes) {
         if (part.elements - e >= 4) {
             const four_t<S> v = load<four_t<S>>(src, e * sizeof(source));
             four_t<D> r;
@@ -77,10 +78,10 @@ STRATA_DEVICE void dequantize_rows(const rows_args & a) {
         return;
     }
     const wave_part part = find_part<direction::gather>(a, wave);
-    const uint32_t lane = thread_x() % wave_size;
+    const uint32_t lane = group_lane();
     const Block * const blocks = reinterpret_cast<const Block *>(part.at.src) + part.begin / Block::elements;
     char * const dst = part.at.dst + static_cast<uint64_t>(part.begin) * sizeof(float);
-    for (uint32_t e = 0; e < part.elements; e += wave_size) {
+    for (uint32_t e = 0; e < part.elements; e += group_lanes) {
         store(dst, (e + lane) * sizeof(float), dequantize(blocks[e / Block::elements], e % Block::elements + lane));
     }
 }
