@@ -46,12 +46,13 @@ STRATA_KERNEL(128) void bytes(args a) {
     a.data[i] = block[i];
 }
 
-/// Workgroups write data[way 0: their own, 1: all the same, 2: one byte further in each].
+/// Workgroups write data[way 0: their own, 1: all the same, 2: one byte further in each, 3: all the same, and the same values].
 STRATA_KERNEL(32) void publish(args a) {
     const uint32_t i = thread_x();
     auto * bytes = (volatile uint8_t *) a.data;
     if (a.way == 2) bytes[i * 4 + block_x()] = uint8_t(i);
-    else ((volatile uint32_t *) a.data)[a.way == 0 ? block_x() * 32 + i : i] = i;
+    else if (a.way == 3) ((volatile uint32_t *) a.data)[i] = i;
+    else ((volatile uint32_t *) a.data)[a.way == 0 ? block_x() * 32 + i : i] = 7 + i * block_x();
 }
 
 /// A workgroup reads what another writes. way 0: it reads elsewhere.
@@ -100,7 +101,7 @@ def test_one_wave_is_in_order(hip):
     assert run(hip, "exchange", 1, 1, 32) == []
 
 
-@pytest.mark.parametrize("way, faulty", [(0, False), (1, True), (2, False)])
+@pytest.mark.parametrize("way, faulty", [(0, False), (1, True), (2, False), (3, False)])
 def test_workgroups_write(hip, way, faulty):
     reports = run(hip, "publish", way, 4, 32)
     assert bool(reports) == faulty, reports

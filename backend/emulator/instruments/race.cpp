@@ -1,6 +1,7 @@
 // race: two parties touch the same byte, at least one writing, and nothing orders them: waves of a workgroup in LDS between two
 // barriers; workgroups of a launch in device memory, unless both accesses are atomic (loads and stores with GLC count as such where
-// the instruction can show it). A cell remembers, for each dword, the last writer and the last reader of its bytes.
+// the instruction can show it). Two stores of the same value do no harm, and kernels do that on purpose where threads are left over:
+// they are not told. A cell remembers, for each dword, the last writer and the last reader of its bytes.
 #include "report.h"
 #include "state.h"
 
@@ -8,6 +9,7 @@
 #include "../workgroup.h"
 
 #include <atomic>
+#include <cstring>
 
 namespace strata::emulator {
 
@@ -35,6 +37,7 @@ struct party {
     uint32_t epoch;
     bool write, atomic;
     uint32_t pc;
+    bool same_value = false;  ///< it writes what is there already
 };
 
 struct conflict {
@@ -54,7 +57,7 @@ bool touch(access_cell & cell, const party & p, uint32_t bytes, conflict & c) {
             v = cell_view(0);
             v.epoch = p.epoch;
         }
-        const bool beside_writer = v.writer_bytes & bytes && v.writer != p.me && !(p.atomic && v.atomic);
+        const bool beside_writer = v.writer_bytes & bytes && v.writer != p.me && !(p.atomic && v.atomic) && !p.same_value;
         const bool beside_reader = p.write && v.reader_bytes & bytes && (v.reader != p.me || v.several);
         if (beside_writer || beside_reader) {
             c.other = beside_writer ? v.writer : v.reader;
@@ -117,19 +120,34 @@ void complain(wave & w, const probe & p, const party & me, const conflict & c, b
                " " + describe_instruction(*w.code, kernel, c.other_pc));
 }
 
+/// Whether a lane's plain store leaves its bytes as they are.
+bool keeps_value(const wave & w, const probe & p, const memory_access & a, unsigned n, unsigned lane, const void * there) {
+    const inst & i = p.part[0].code;
+    uint8_t data[16];
+    for (uint32_t d = 0; d < (a.bytes + 3) / 4; d++) {
+        std::memcpy(data + 4 * d, w.v + i.src[1 + n] + int(d) * row_bytes + lane * 4, 4);
+    }
+    return std::memcmp(data + (p.memory.high && a.bytes < 4 ? 2 : 0), there, a.bytes) == 0;
+}
+
 void check(wave & w, const probe & p, const memory_access & a, uint32_t lanes, party me, bool in_lds) {
     const thread_state & t = *w.watched->thread;
     conflict c;
+    const bool plain_store = me.write && !me.atomic && p.memory.store;
+    // Memory is looked at only where it is certainly there.
+    const bool held = !in_lds && plain_store && a.high >= a.low && w.memory->find(a.low, a.high - a.low + a.bytes);
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         const unsigned lane = unsigned(__builtin_ctz(rest));
         for (unsigned n = 0; n < a.addresses; n++) {
             const uint64_t address = in_lds ? uint32_t(a.at[n][lane]) : a.at[n][lane];
             if (in_lds) {
                 if (address + a.bytes > w.lds_size) continue;
+                me.same_value = plain_store && keeps_value(w, p, a, n, lane, w.lds + address);
                 touch_bytes(t.lds_cells + address / 4, address, a.bytes, me, lane, c);
             } else {
                 const device_shadow & d = shadow_of_device;
                 if (address < d.begin || address + a.bytes > d.end) continue;
+                me.same_value = plain_store && held && keeps_value(w, p, a, n, lane, reinterpret_cast<const void *>(address));
                 touch_bytes(d.cells + (address - d.begin) / 4, address, a.bytes, me, lane, c);
             }
         }
@@ -158,7 +176,8 @@ void check_race(wave & w, const probe & p, const memory_access & a) {
         const dim3 & grid = context.launch.grid;
         if (uint64_t(grid.x) * grid.y * grid.z < 2) return;
         check(w, p, a, a.lanes & ~in_lds,
-              {uint32_t(t.group & party_mask), launch_epoch(*t.launch) & epoch_mask, u.store, u.atomic || (u.load && coherent), p.pc}, false);
+              {uint32_t(t.group & party_mask), launch_epoch(*t.launch) & epoch_mask, u.store, u.atomic || (u.load && coherent), p.pc},
+              false);
     }
 }
 
