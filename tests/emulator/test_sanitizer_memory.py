@@ -116,3 +116,12 @@ def test_source_lines_where_there_is_debug_information(hip):
         hip.synchronize()
     (text,) = hip.reports()
     assert re.search(r"of kernel far_away \(kernel\.hip:4\)", text), text
+
+
+@pytest.mark.parametrize("shift, faulty", [(0, False), (2, True)])
+def test_alignment_on_demand(tmp_path, shift, faulty):
+    hip = Instrumented(tmp_path, STRATA_SANITIZE="align")
+    data = hip.upload(np.zeros(64, np.uint32))
+    reports = hip.run(LOAD_ARGUMENTS + f"v_lshlrev_b32 v1, 2, v0\nv_add_nc_u32 v1, {shift}, v1\nglobal_load_b32 v2, v1, s[8:9]", data, data)
+    assert bool(reports) == faulty
+    assert all("align: misaligned load of 4 bytes, lanes 0-31" in each for each in reports)
