@@ -59,6 +59,8 @@ class Tests:
         self.program, self.preload = tools(PROGRAM, PRELOAD)
         self.environment = dict(os.environ, STRATA_RUNTIME=plugin.load(runtime).runtime,
                                 GGML_BACKEND_PATH=str(plugin.library_folder() / plugin.PLUGIN))
+        if file:  # their surroundings are not initialised: scripts/tools/preload.cpp
+            self.environment.update(LD_PRELOAD=str(self.preload), STRATA_CLEAR_BUFFERS="1")
 
     def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
         """The program, its stderr in its stdout."""
@@ -147,7 +149,8 @@ class Tests:
 
     def command(self, case: Case) -> str:
         """What repeats a case in a shell."""
-        variables = " ".join(f"{name}={self.environment[name]}" for name in ("STRATA_RUNTIME", "GGML_BACKEND_PATH"))
+        names = ["STRATA_RUNTIME", "GGML_BACKEND_PATH"] + (["LD_PRELOAD", "STRATA_CLEAR_BUFFERS"] if self._arguments else [])
+        variables = " ".join(f"{name}={self.environment[name]}" for name in names)
         return " ".join([variables, str(self.program), "test", "-b", self.device, *self._arguments, "-o", f"'{case.name}'"])
 
 

@@ -7,6 +7,8 @@
 //     @refused <tab> op <tab> the tensor and its sources <tab> reason
 // STRATA_REFUSALS=all    Has it refuse everything, which makes test-backend-ops list its cases without running any. What it
 //     would have refused is written each time it is asked.
+// STRATA_CLEAR_BUFFERS=1 Fills what ggml_backend_alloc_ctx_tensors gives out with zeros. test-backend-ops --test-file leaves the guards
+//     around its tensors and what lies between the rows of its views uninitialised, and takes a NaN there for a failure.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +18,7 @@
 
 #include <dlfcn.h>
 
+#include "ggml-alloc.h"
 #include "ggml-backend-impl.h"
 #include "ggml-backend.h"
 
@@ -74,3 +77,12 @@ __attribute__((constructor)) void load() {
 }
 
 }  // namespace
+
+extern "C" ggml_backend_buffer_t ggml_backend_alloc_ctx_tensors(ggml_context * ctx, ggml_backend_t backend) {
+    static const auto real = reinterpret_cast<decltype(&ggml_backend_alloc_ctx_tensors)>(dlsym(RTLD_NEXT, "ggml_backend_alloc_ctx_tensors"));
+    ggml_backend_buffer_t buffer = real(ctx, backend);
+    if (buffer != nullptr && std::getenv("STRATA_CLEAR_BUFFERS") != nullptr) {
+        ggml_backend_buffer_clear(buffer, 0);
+    }
+    return buffer;
+}

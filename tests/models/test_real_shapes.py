@@ -41,6 +41,9 @@ def sources(case: ops.Case) -> list[list[int]]:
 
 
 def feasible(case: ops.Case) -> bool:
+    """Whether it is done in reasonable time, and test-backend-ops can do it: GET_ROWS with strided indices of a file is beyond it."""
+    if case.op == "GET_ROWS" and re.search(r"i32\[[\d,]+\]nb", case.parameters):
+        return False
     largest = max(map(math.prod, sources(case)), default=0)
     result = math.prod(int(n) for n in re.search(r"\bne=\[([\d,]+)\]", case.parameters)[1].split(","))
     products = result * sources(case)[0][0] if case.op.startswith("MUL_MAT") else largest
@@ -60,13 +63,6 @@ def test_every_operator_is_accepted(listed, name, arguments):
     assert not [f"{case.name}: {case.refusal}" for case in cases if case.refusal]
 
 
-def right(result: ops.Result) -> bool:
-    """For operators from a file, test-backend-ops leaves the guards around its tensors uninitialised, and takes the NaN that fresh
-    memory of the emulator is filled with for a failure. (A guard that was written to is told as a mismatch before that.)"""
-    told = result.message.rpartition("\n")[2]
-    return result.passed or re.sub(r"\[NONE\] NaN at index 0 \(\w+=-?nan CPU=-?nan\)", "", told).strip() == f"{result.case.name}: FAIL"
-
-
 @pytest.mark.full
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("name", list(real_shapes.MODELS))
@@ -75,6 +71,6 @@ def test_operators(listed, name):
     todo = [case for case in cases if case.runs and feasible(case)]
     results = list(tests.run(todo))
     print(f"{name}: {len(results)} of {len(cases)} operators run")
-    failed = [result for result in results if not right(result)]
+    failed = [result for result in results if not result.passed]
     assert not failed, "\n\n".join(f"{result.message}\n{tests.command(result.case)}" for result in failed)
     assert len(results) == len(todo) > len(cases) / 2
