@@ -66,11 +66,11 @@ class Line:
 def measure(stock: pathlib.Path, wanted: Sequence[Published], model: str = "1") -> List[Line]:
     """Runs the cases on stock ggml-hip. Raises StrataError."""
     by_name = {case.name: case for case in bench_ops.cases()}
-    rows = bench_ops.compare([by_name[each.case] for each in wanted], stock, ("stock",), model)
     lines = []
-    for each, row in zip(wanted, rows):
-        assert row.stock and row.stock.modelled_us is not None
-        lines.append(Line(each, row.stock.modelled_us + GAP_US * (row.stock.launches - 1), row.stock.launches))
+    for each in wanted:  # a process each: what one leaves in the caches is not the next one's
+        stock_side = bench_ops.compare([by_name[each.case]], stock, ("stock",), model)[0].stock
+        assert stock_side and stock_side.modelled_us is not None
+        lines.append(Line(each, stock_side.modelled_us + GAP_US * (stock_side.launches - 1), stock_side.launches))
     return lines
 
 

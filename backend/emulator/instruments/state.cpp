@@ -11,7 +11,6 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
-#include <iterator>
 #include <mutex>
 #include <optional>
 #include <sys/mman.h>
@@ -25,8 +24,7 @@ struct launch_state {
     uint32_t epoch = 0;
     std::mutex lock;
     launch_counter counts;
-    std::optional<model::sample> sample;  // with instrument_time
-    std::vector<std::unique_ptr<model::workgroup_trace>> traces;
+    std::optional<model::tracer> trace;  // with instrument_time
 
     std::vector<model::modelled> time(const dispatch & launch);
 };
@@ -95,11 +93,11 @@ static uint32_t resident_groups(const dispatch & launch) {
 
 std::vector<model::modelled> launch_state::time(const dispatch & launch) {
     std::vector<model::modelled> times;
-    if (!sample) return times;
+    if (!trace) return times;
     // Launches run one after the other: see run() in machine.h.
     static std::vector<model::chip> & chips = *new std::vector<model::chip>(model::chips(instruments().model));
-    std::sort(traces.begin(), traces.end(), [](const auto & a, const auto & b) { return a->group < b->group; });
-    for (model::chip & chip : chips) times.push_back(chip.run(traces, {resident_groups(launch), counts.instructions()}));
+    const model::workgroup_traces groups = trace->finish();
+    for (model::chip & chip : chips) times.push_back(chip.run(groups, {resident_groups(launch), counts.instructions()}));
     return times;
 }
 
@@ -109,8 +107,7 @@ launch_state * begin_watching(const launch_context & context) {
     state->context = &context;
     state->epoch = ++launches;
     if (instruments().has(instrument_time)) {
-        const dim3 & grid = context.launch.grid;
-        state->sample.emplace(uint64_t(grid.x) * grid.y * grid.z, context.waves, model::parameters().processors * resident_groups(context.launch));
+        state->trace.emplace(model::sample(context.waves, model::parameters().processors * resident_groups(context.launch)));
     }
     // Epochs repeat after 8192 launches; cells must not be as old as that.
     device_shadow & d = shadow_of_device;
@@ -135,7 +132,7 @@ thread_state * watch_thread(launch_state & launch, const launch_context & contex
     t->on = instruments().on & instruction_instruments;
     t->waves = context.waves;
     if (t->on & instrument_count) t->count = new counter;
-    if (t->on & instrument_time) t->trace = new model::tracer(*launch.sample);
+    if (t->on & instrument_time) t->trace = new model::tracer(&*launch.trace);
     t->wave = new wave_state[context.waves];
     worker_shadows & memory = this_worker_shadows();
     const size_t scratch_bytes = size_t(context.launch.kernel->scratch + 15) / 16 * 16 * 32;
@@ -166,7 +163,7 @@ void unwatch_thread(thread_state * t) {
     }
     if (t->trace) {
         std::lock_guard hold(t->launch->lock);
-        std::move(t->trace->done.begin(), t->trace->done.end(), std::back_inserter(t->launch->traces));
+        t->launch->trace->take(*t->trace);
     }
     delete t->count;
     delete t->trace;

@@ -43,14 +43,8 @@ struct outstanding {
     double when(unsigned left) const { return count > left ? at[(first + count - left - 1) % most] : 0; }
 };
 
-enum class internal : uint8_t { none, free, cycle };
-
-/// Instructions that no unit executes. s_delay_alu and s_clause go with their neighbours.
-internal internal_kind(const probe & p) {
-    if (p.what != work_class::wait) return internal::none;
-    const uint32_t op = p.word >> 16;
-    return op == 0xbf87 || op == 0xbf85 ? internal::free : internal::cycle;
-}
+/// Waits and hints (s_waitcnt, s_delay_alu) are dealt with where the wave's instructions are fetched: no unit, no issue slot.
+bool takes_slot(const probe & p) { return p.what != work_class::wait; }
 
 bool is_iu4(const probe & p) { return p.part[0].op && std::string_view(p.part[0].op->name).find("iu4") != std::string_view::npos; }
 
@@ -98,7 +92,7 @@ struct array_state {
 
 class simulation {
 public:
-    simulation(chip & on, const std::vector<std::unique_ptr<workgroup_trace>> & groups, const shape & of)
+    simulation(chip & on, const workgroup_traces & groups, const shape & of)
         : p_(on.with_), shared_(*on.caches_), groups_(groups), shape_(of) {
         for (unsigned n = 0; n < p_.processors; n++) processors_.emplace_back(p_);
         for (unsigned n = 0; n < p_.processors * 2; n++) units_.emplace_back(p_);
@@ -129,7 +123,7 @@ private:
 
     const parameters & p_;
     shared_caches & shared_;
-    const std::vector<std::unique_ptr<workgroup_trace>> & groups_;
+    const workgroup_traces & groups_;
     const shape & shape_;
     std::vector<processor_state> processors_;
     std::vector<unit_state> units_;
@@ -234,7 +228,7 @@ double simulation::earliest(wave_run & w, const trace_event & e) {
     case work_class::lds: t = std::max(t, units_[w.simd / 2].lds.free_at - 32); break;
     default: break;
     }
-    if (internal_kind(p) != internal::free && s.issue_at >= t && s.issued >= p_.issue_width) t = s.issue_at + 1;
+    if (takes_slot(p) && s.issue_at >= t && s.issued >= p_.issue_width) t = s.issue_at + 1;
     return std::ceil(t);
 }
 
@@ -338,9 +332,7 @@ bool simulation::issue(unsigned n, wave_run & w, const trace_event & e, double n
     const probe & p = *e.what;
     simd_state & s = simds_[w.simd];
     w.ready = now + 1;
-    if (internal_kind(p) == internal::free) {
-        w.ready = now;
-    } else {
+    if (takes_slot(p)) {
         if (s.issue_at != now) s.issued = 0;
         s.issue_at = now;
         s.issued++;
@@ -443,7 +435,7 @@ chip::chip(const parameters & with) : with_(with), caches_(std::make_unique<shar
 chip::~chip() = default;
 chip::chip(chip &&) noexcept = default;
 
-modelled chip::run(const std::vector<std::unique_ptr<workgroup_trace>> & groups, const shape & of) {
+modelled chip::run(const workgroup_traces & groups, const shape & of) {
     return simulation(*this, groups, of).run();
 }
 

@@ -33,7 +33,7 @@ public:
     chip(chip &&) noexcept;
 
     /// The groups in the order of their numbers.
-    modelled run(const std::vector<std::unique_ptr<workgroup_trace>> & groups, const shape & of);
+    modelled run(const workgroup_traces & groups, const shape & of);
 
 private:
     friend class simulation;

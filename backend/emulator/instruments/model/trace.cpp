@@ -4,36 +4,66 @@
 #include "../lines.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace strata::emulator::model {
 
 namespace {
-constexpr uint64_t most_places = 4;
+
 constexpr size_t most_events = 12'000'000;  // of a launch: some 200 MB
 constexpr size_t fewest_events_a_wave = 1000;
-}  // namespace
 
-sample::sample(uint64_t groups, uint32_t waves_a_group, uint32_t resident_groups) : groups_(groups) {
-    places_ = groups <= most_places * resident_groups ? 1 : most_places;
-    length_ = std::min<uint64_t>(groups, places_ == 1 ? groups : resident_groups);
-    events_a_wave_ = std::max<size_t>(fewest_events_a_wave, most_events / std::max<uint64_t>(1, places_ * length_ * waves_a_group));
+size_t events_of(const workgroup_trace & t) {
+    size_t count = 0;
+    for (const auto & events : t.waves) count += events.size();
+    return count;
 }
 
-bool sample::holds(uint64_t group) const {
-    for (uint64_t place = 0; place < places_; place++) {
-        const uint64_t first = places_ == 1 ? 0 : (groups_ - length_) * place / (places_ - 1);
-        if (group >= first && group < first + length_) return true;
+}  // namespace
+
+sample::sample(uint32_t waves_a_group, uint32_t resident_groups)
+    : cluster(std::max(1u, resident_groups)), events_a_wave(std::max<size_t>(fewest_events_a_wave, most_events / (cluster * waves_a_group))) {}
+
+/// Raises the level until what is kept fits, or is a single cluster.
+void tracer::trim() {
+    while (events_ > most_events && !kept_.empty() && level_ < 40) {
+        level_++;
+        std::erase_if(kept_, [&](const auto & t) {
+            if (sample_.holds(t->group, level_)) return false;
+            events_ -= events_of(*t);
+            return true;
+        });
     }
-    return false;
 }
 
 void tracer::begin_workgroup(uint64_t group, uint32_t waves) {
     now_ = nullptr;
-    if (!sample_.holds(group)) return;
-    done.push_back(std::make_unique<workgroup_trace>());
-    now_ = done.back().get();
+    trim();
+    if (!sample_.holds(group, level_)) return;
+    kept_.push_back(std::make_unique<workgroup_trace>());
+    now_ = kept_.back().get();
     now_->group = group;
     now_->waves.resize(waves);
+}
+
+void tracer::take(tracer & other) {
+    now_ = nullptr;
+    const unsigned level = std::max(level_, other.level_);
+    level_ = level;
+    for (workgroup_traces * of : {&kept_, &other.kept_}) {
+        std::erase_if(*of, [&](const auto & t) { return !sample_.holds(t->group, level); });
+    }
+    std::move(other.kept_.begin(), other.kept_.end(), std::back_inserter(kept_));
+    other.kept_.clear();
+    events_ = 0;
+    for (const auto & t : kept_) events_ += events_of(*t);
+    trim();
+}
+
+workgroup_traces tracer::finish() {
+    trim();
+    std::sort(kept_.begin(), kept_.end(), [](const auto & a, const auto & b) { return a->group < b->group; });
+    return std::move(kept_);
 }
 
 void tracer::access(uint32_t wave, const probe & p, const memory_access & a) {

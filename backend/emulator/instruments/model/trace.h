@@ -23,37 +23,47 @@ struct workgroup_trace {
     std::vector<uint64_t> lines;
 };
 
-/// Which workgroups are recorded, and how much of each wave. All of a small launch. Of a large one, neighbours in up to four places of
-/// the grid, as many in each as the chip holds at a time: what is resident together shares caches.
-class sample {
-public:
-    sample(uint64_t groups, uint32_t waves_a_group, uint32_t resident_groups);
+/// How much of a launch is kept. Workgroups come in clusters of as many as the chip holds at a time, since what is resident together
+/// shares caches; at level n every 2^n-th cluster is kept. The level is the lowest at which the events fit, so it depends on the launch
+/// alone. A wave is kept up to a number of events that lets one cluster fit.
+struct sample {
+    sample(uint32_t waves_a_group, uint32_t resident_groups);
+    bool holds(uint64_t group, unsigned level) const { return ((group / cluster) & ((1ull << level) - 1)) == 0; }
 
-    bool holds(uint64_t group) const;
-    size_t events_a_wave() const { return events_a_wave_; }
-
-private:
-    uint64_t groups_, places_, length_;
-    size_t events_a_wave_;
+    uint64_t cluster;
+    size_t events_a_wave;
 };
+
+using workgroup_traces = std::vector<std::unique_ptr<workgroup_trace>>;
 
 /// Records the workgroups that run on one thread.
 class tracer {
 public:
     explicit tracer(const sample & which) : sample_(which) {}
+    tracer(const tracer & like) = delete;
+    /// An empty one for another thread of the same launch.
+    explicit tracer(const tracer * like) : sample_(like->sample_) {}
 
     void begin_workgroup(uint64_t group, uint32_t waves);
     void instruction(uint32_t wave, const probe & p) {
-        if (!now_ || now_->waves[wave].size() >= sample_.events_a_wave()) return;
+        if (!now_ || now_->waves[wave].size() >= sample_.events_a_wave) return;
         now_->waves[wave].push_back({&p, 0, 0, 0});
+        events_++;
     }
     /// The memory that the instruction just recorded will access.
     void access(uint32_t wave, const probe & p, const memory_access & a);
-
-    std::vector<std::unique_ptr<workgroup_trace>> done;
+    /// Adds what another thread has recorded.
+    void take(tracer & other);
+    /// All that is kept, in the order of the workgroups' numbers.
+    workgroup_traces finish();
 
 private:
-    const sample & sample_;
+    void trim();
+
+    sample sample_;
+    unsigned level_ = 0;
+    size_t events_ = 0;
+    workgroup_traces kept_;
     workgroup_trace * now_ = nullptr;
 };
 
