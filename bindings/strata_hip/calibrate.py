@@ -32,8 +32,9 @@ class Published:
 
 
 def _experts(type: str, first: float, second: float) -> List[Published]:
-    return [Published(f"MUL_MAT_ID({type} 512x2048, 256 experts, top-8, 512 tok)", first),
-            Published(f"MUL_MAT_ID({type} 2048x512, 256 experts, top-8, 512 tok)", second)]
+    note = "published for tiles of 128 columns; stock of this version takes 16, as many as an expert has rows"
+    return [Published(f"MUL_MAT_ID({type} 512x2048, 256 experts, top-8, 512 tok)", first, note=note),
+            Published(f"MUL_MAT_ID({type} 2048x512, 256 experts, top-8, 512 tok)", second, note=note)]
 
 
 PUBLISHED: Sequence[Published] = (
@@ -83,9 +84,8 @@ def _markdown(lines: Sequence[Line], out: TextIO) -> None:
     within = sum(0.75 <= line.ratio <= 1.25 for line in lines)
     print(f"\n{within} of {len(lines)} within 25 %. Modelled on the emulator, one set of parameters; a launch of several kernels has "
           f"{GAP_US:g} us between them.", file=out)
-    for line in lines:
-        if line.published.note:
-            print(f"{line.published.case}: {line.published.note}.", file=out)
+    for note in dict.fromkeys(line.published.note for line in lines if line.published.note):
+        print(f"{', '.join(line.published.case for line in lines if line.published.note == note)}: {note}.", file=out)
 
 
 def _csv(lines: Sequence[Line], out: TextIO) -> None:

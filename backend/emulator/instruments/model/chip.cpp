@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <queue>
+#include <tuple>
 
 namespace strata::emulator::model {
 
@@ -105,12 +106,21 @@ public:
     modelled run();
 
 private:
-    using item = std::pair<double, unsigned>;
+    /// A wave's turn: among those of one time the one comes first that could have gone on the longest ago.
+    struct item {
+        double at, since;
+        unsigned wave;
+        bool operator>(const item & other) const {
+            return std::tie(at, since, wave) > std::tie(other.at, other.since, other.wave);
+        }
+    };
+    void push(unsigned n, double at) { queue_.push({at, at, n}); }
 
     void fill(double now);
     void start(unsigned processor, double now);
     void step(unsigned n, double now);
-    double earliest(wave_run & w, const trace_event & e);
+    double ready(const wave_run & w, const trace_event & e) const;
+    double unit_free(const wave_run & w, const trace_event & e, double from) const;
     bool issue(unsigned n, wave_run & w, const trace_event & e, double now);
     double load_line(uint64_t line, wave_run & w, double now);
     double below_l1(uint64_t line, double now, bool write);
@@ -170,7 +180,7 @@ void simulation::start(unsigned processor, double now) {
         w.simd = best;
         simds_[best].waves++;
         w.ready = dispatcher_.take(now, p_.dispatch_cycles) + (now > 0 ? p_.workgroup_latency : p_.launch_latency);
-        queue_.push({w.ready, n});
+        push(n, w.ready);
     }
 }
 
@@ -187,7 +197,7 @@ void simulation::release(unsigned group, double now) {
     g.arrived = 0;
     for (const unsigned n : waiting_[group]) {
         waves_[n]->ready = now + p_.barrier_latency;
-        queue_.push({waves_[n]->ready, n});
+        push(n, waves_[n]->ready);
     }
     waiting_[group].clear();
 }
@@ -206,7 +216,8 @@ void simulation::leave(unsigned n, double now) {
     }
 }
 
-double simulation::earliest(wave_run & w, const trace_event & e) {
+/// When what the instruction reads and waits for is there.
+double simulation::ready(const wave_run & w, const trace_event & e) const {
     const probe & p = *e.what;
     double t = w.ready;
     if (p.wait_vm >= 0) t = std::max(t, w.vm.when(unsigned(p.wait_vm)));
@@ -218,7 +229,14 @@ double simulation::earliest(wave_run & w, const trace_event & e) {
         for (unsigned k = 0; k < span.count; k++) t = std::max(t, from[k]);
     }
     if (p.reads_scc) t = std::max(t, w.slots[slot_scc]);
+    return t;
+}
+
+/// When, from `from` on, there is a unit and an issue slot for it.
+double simulation::unit_free(const wave_run & w, const trace_event & e, double from) const {
+    const probe & p = *e.what;
     const simd_state & s = simds_[w.simd];
+    double t = from;
     switch (p.what) {
     case work_class::valu: case work_class::vopd: case work_class::dot: case work_class::wmma: t = std::max(t, s.valu); break;
     case work_class::trans: t = std::max({t, s.valu, s.trans}); break;
@@ -390,20 +408,21 @@ void simulation::step(unsigned n, double now) {
     const trace_event & e = (*w.events)[w.next];
     if ((e.what->what == work_class::vmem && (w.vm.full(now) || w.vs.full(now))) ||
         ((e.what->what == work_class::lds || e.what->what == work_class::smem) && w.lgkm.full(now))) {
-        queue_.push({now + 1, n});
+        push(n, now + 1);
         return;
     }
-    const double at = earliest(w, e);
-    if (at > now) queue_.push({at, n});
-    else if (issue(n, w, e, now)) queue_.push({w.ready, n});
+    const double since = ready(w, e);
+    const double at = unit_free(w, e, std::max(now, since));
+    if (at > now) queue_.push({at, since, n});
+    else if (issue(n, w, e, now)) push(n, w.ready);
 }
 
 modelled simulation::run() {
     fill(0);
     while (!queue_.empty()) {
-        const auto [now, n] = queue_.top();
+        const item turn = queue_.top();
         queue_.pop();
-        step(n, now);
+        step(turn.wave, turn.at);
     }
     modelled result;
     result.share = shape_.instructions ? double(done_) / double(shape_.instructions) : 1;

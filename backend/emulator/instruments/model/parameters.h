@@ -13,7 +13,7 @@ struct parameters {
     unsigned processors = 20;         ///< workgroup processors (WGP) of two compute units
     unsigned arrays = 4;              ///< shader arrays: processors that share an L1
     unsigned simds = 4;               ///< of a processor, two of each compute unit
-    unsigned issue_width = 1;         ///< instructions that a SIMD starts a cycle, of different waves
+    unsigned issue_width = 2;         ///< instructions that a SIMD starts a cycle, of different waves and for different units
 
     // Cycles that an instruction occupies its unit.
     unsigned trans_cycles = 4;        ///< transcendentals run at a quarter of the rate
