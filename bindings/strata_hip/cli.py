@@ -29,14 +29,17 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def parse(arguments: List[str]) -> argparse.Namespace:
-    """The command line's options. A value like the -1,0 of `-ngl -1,0` would look like a flag: it is tied to its own."""
+    """The command line's options. A value like the -1,0 of `-ngl -1,0`, or a prompt that begins with a dash, would look like a flag: it
+    is tied to its own. What follows -- is another program's."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
     tied: List[str] = []
-    for argument in arguments:
-        if re.match(r"-\d+[^\d]", argument) and tied and tied[-1].startswith("-"):
+    for argument in arguments[:end]:
+        is_value = re.match(r"-\d+[^\d]", argument) and tied and tied[-1].startswith("-")
+        if is_value or (argument.startswith("-") and tied and tied[-1] in ("-p", "--prompt")):
             tied[-1] += "=" + argument
         else:
             tied.append(argument)
-    return parser().parse_args(tied)
+    return parser().parse_args(tied + arguments[end:])
 
 
 def parser() -> argparse.ArgumentParser:

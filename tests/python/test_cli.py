@@ -9,7 +9,7 @@ import time
 import pytest
 
 import strata_hip
-from strata_hip import models
+from strata_hip import cli, models
 
 TEXT = "One, two, three, four, five, six,"
 
@@ -125,3 +125,10 @@ def test_errors_are_one_line_without_a_traceback(arguments, words):
 def test_chat_needs_a_template():
     done = run("run", "-m", models.gemma3(), "-p", "Hello", "-cnv", "--backend", "cpu", "-c", "64")
     assert done.returncode == 1 and "no chat template" in done.stderr
+
+
+def test_values_that_begin_with_a_dash():
+    parsed = cli.parse(["run", "-m", "x", "-p", "-1 is a number", "-n", "3"])
+    assert (parsed.prompt, parsed.predict) == ("-1 is a number", 3)
+    assert cli.parse(["run", "-m", "x", "--prompt", "-x", "-ngl", "-1"]).prompt == "-x"
+    assert cli.parse(["sanitize", "--", "prog", "-p", "-x", "-ngl", "-1,0"]).program[-4:] == ["-p", "-x", "-ngl", "-1,0"]
