@@ -40,7 +40,9 @@ def test_perplexity(scores, name, n_ubatch, flash_attn, n_seq, n_tokens):
     Gemma 3 the CPU backend picks the token of the f32 weights at 92 % of the positions only, and agrees with itself, flash
     attention on and off, at 91 %. So the likeliest tokens are compared with what no rounding touched. For the same reason 192
     tokens cannot tell 1 % from noise (the CPU's own two perplexities of SmolLM2 differ by 0.8 %): there, two standard errors are
-    allowed on top, of the mean difference and of the share. With 1,024 tokens it is 1 % and 95 %."""
+    allowed on top, of the mean difference and of the share. With 1,024 tokens it is 1 % and 95 %. Four sequences of 256 tokens have
+    four beginnings without context, where many tokens are nearly as likely (Gemma 3: perplexity 88, the CPU backend at 91 %): there
+    it is 95 %, or what the CPU backend reaches."""
     case = (n_ubatch, flash_attn, n_seq, n_tokens)
     got, cpu = scores(name, DEVICE, *case), scores(name, "cpu", *case)
     exact = scores(name, "exact", 512, False, n_seq, n_tokens)
@@ -52,7 +54,8 @@ def test_perplexity(scores, name, n_ubatch, flash_attn, n_seq, n_tokens):
           f"CPU at {got.agreement(cpu):.2%}, with f32 at {got.agreement(exact):.2%} (CPU with f32: {cpu.agreement(exact):.2%})")
     assert abs(got.perplexity / cpu.perplexity - 1) < 0.01 + noise
     assert abs(got.perplexity / exact.perplexity - 1) < 0.01 + noise
-    assert got.agreement(exact) >= 0.95 - share_noise
+    needed = 0.95 if n_seq == 1 else min(0.95, cpu.agreement(exact))
+    assert got.agreement(exact) >= needed - share_noise
 
 
 @pytest.mark.timeout(3600)
