@@ -14,7 +14,7 @@ from typing import Callable, List, Sequence, TextIO
 
 from . import bench_ops
 
-GAP_US = 2.0  # between two launches that depend on each other: parameters.h
+GAP_US = 2.0  # between two launches that depend on each other
 
 
 @dataclasses.dataclass(frozen=True)

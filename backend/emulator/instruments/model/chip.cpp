@@ -123,6 +123,7 @@ private:
     double unit_free(const wave_run & w, const trace_event & e, double from) const;
     bool issue(unsigned n, wave_run & w, const trace_event & e, double now);
     double load_line(uint64_t line, wave_run & w, double now);
+    double load_through_l1(uint64_t line, const wave_run & w, double now);
     double below_l1(uint64_t line, double now, bool write);
     cache::answer in_mall(uint64_t line, double now);
     void memory(wave_run & w, const trace_event & e, double now);
@@ -287,21 +288,20 @@ double simulation::below_l1(uint64_t line, double now, bool write) {
     return in_l2.where->arrives = std::max(begin + p_.mall_latency, found.where->arrives);
 }
 
+/// What the L0 and the scalar cache do not hold.
+double simulation::load_through_l1(uint64_t line, const wave_run & w, double now) {
+    array_state & array = arrays_[w.simd / p_.simds * p_.arrays / p_.processors];
+    const double t = array.rate.take(now, line_bytes / p_.l1_bytes);
+    const cache::answer in_l1 = array.l1.find(line);
+    if (in_l1.hit) return std::max(t + p_.l1_latency, in_l1.where->arrives);
+    return in_l1.where->arrives = below_l1(line, t, false);
+}
+
 double simulation::load_line(uint64_t line, wave_run & w, double now) {
     unit_state & unit = units_[w.simd / 2];
     const cache::answer in_l0 = unit.l0.find(line);
     if (in_l0.hit) return std::max(now + p_.l0_latency, in_l0.where->arrives);
-    array_state & array = arrays_[w.simd / p_.simds * p_.arrays / p_.processors];
-    double t = array.rate.take(now, line_bytes / p_.l1_bytes);
-    const cache::answer in_l1 = array.l1.find(line);
-    if (in_l1.hit) {
-        t = std::max(t + p_.l1_latency, in_l1.where->arrives);
-    } else {
-        t = below_l1(line, t, false);
-        in_l1.where->arrives = t;
-    }
-    in_l0.where->arrives = t;
-    return t;
+    return in_l0.where->arrives = load_through_l1(line, w, now);
 }
 
 void simulation::memory(wave_run & w, const trace_event & e, double now) {
@@ -330,17 +330,8 @@ void simulation::scalar(wave_run & w, const trace_event & e, double now) {
             done = std::max(done, here.where->arrives);
             continue;
         }
-        array_state & array = arrays_[w.simd / p_.simds * p_.arrays / p_.processors];
-        double t = array.rate.take(begin, line_bytes / p_.l1_bytes);
-        const cache::answer in_l1 = array.l1.find(line);
-        if (in_l1.hit) {
-            t = std::max(t + p_.l1_latency, in_l1.where->arrives);
-        } else {
-            t = below_l1(line, t, false);
-            in_l1.where->arrives = t;
-        }
-        here.where->arrives = t;
-        done = std::max(done, t);
+        here.where->arrives = load_through_l1(line, w, begin);
+        done = std::max(done, here.where->arrives);
     }
     w.lgkm.add(done);
 }

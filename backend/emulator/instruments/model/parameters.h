@@ -49,7 +49,6 @@ struct parameters {
     unsigned mall_size = 32 << 20;
 
     // Launches.
-    double gap_us = 2;                ///< between two dependent launches
     double dispatch_cycles = 0.5;     ///< between the starts of two waves: two shader engines start one each a cycle
     unsigned launch_latency = 2000;   ///< from a launch to its first instruction
     unsigned workgroup_latency = 250; ///< of a workgroup that takes the place of another

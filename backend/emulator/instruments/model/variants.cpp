@@ -44,7 +44,6 @@ constexpr field fields[] = {
     {"l1_size", [](parameters & p, double value) { p.l1_size = decltype(p.l1_size)(value); }},
     {"l2_size", [](parameters & p, double value) { p.l2_size = decltype(p.l2_size)(value); }},
     {"mall_size", [](parameters & p, double value) { p.mall_size = decltype(p.mall_size)(value); }},
-    {"gap_us", [](parameters & p, double value) { p.gap_us = decltype(p.gap_us)(value); }},
     {"dispatch_cycles", [](parameters & p, double value) { p.dispatch_cycles = decltype(p.dispatch_cycles)(value); }},
     {"launch_latency", [](parameters & p, double value) { p.launch_latency = decltype(p.launch_latency)(value); }},
     {"workgroup_latency", [](parameters & p, double value) { p.workgroup_latency = decltype(p.workgroup_latency)(value); }},
