@@ -1,5 +1,4 @@
 """STRATA_COUNT: what is counted is exact. The numbers are derived by hand from the instructions."""
-import json
 import struct
 
 import numpy as np
@@ -7,7 +6,7 @@ import pytest
 
 from support.assembly import kernel_image
 from support.compile import compile_hip
-from support.instruments import Instrumented
+from support.instruments import Counting
 
 # Run with two workgroups of two waves.
 BODY = """
@@ -34,19 +33,6 @@ BODY = """
     s_nop 0                                 ; other
 out:"""  # and s_endpgm: other
 A_WAVE = {"valu": 4, "vopd": 1, "dot": 1, "trans": 1, "wmma": 1, "salu": 2, "smem": 1, "vmem": 2, "lds": 2, "branch": 1, "wait": 3, "other": 3}
-
-
-class Counting(Instrumented):
-    def __init__(self, folder, **variables):
-        self.file = folder / "counts.json"
-        super().__init__(folder, STRATA_COUNT=str(self.file), **variables)
-        self.raw.strata_emulator_count_write.restype = None
-        self.raw.strata_emulator_count_phase.restype = None
-
-    def launches(self) -> list[dict]:
-        self.synchronize()
-        self.raw.strata_emulator_count_write()
-        return json.loads(self.file.read_text())["launches"]
 
 
 @pytest.fixture(scope="module")

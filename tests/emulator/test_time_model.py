@@ -1,5 +1,4 @@
 """STRATA_MODEL: modelled time of kernels simple enough to be worked out by hand from the parameters of the model."""
-import json
 import re
 import struct
 
@@ -7,7 +6,7 @@ import numpy as np
 import pytest
 
 from support.assembly import kernel_image
-from support.instruments import Instrumented
+from support.instruments import Counting, Instrumented
 from support.paths import ROOT
 
 PARAMETERS = {name: float(value.replace(" << ", "e0 * 2**").split("e0")[0]) for name, value in re.findall(
@@ -15,16 +14,9 @@ PARAMETERS = {name: float(value.replace(" << ", "e0 * 2**").split("e0")[0]) for 
 START = PARAMETERS["launch_latency"]
 
 
-class Modelling(Instrumented):
+class Modelling(Counting):
     def __init__(self, folder, model: str = "1", **variables):
-        self.file = folder / "counts.json"
-        super().__init__(folder, STRATA_COUNT=str(self.file), STRATA_MODEL=model, **variables)
-        self.raw.strata_emulator_count_write.restype = None
-
-    def launches(self) -> list[dict]:
-        self.synchronize()
-        self.raw.strata_emulator_count_write()
-        return json.loads(self.file.read_text())["launches"]
+        super().__init__(folder, STRATA_MODEL=model, **variables)
 
     def cycles(self, body: str, *arguments: int, grid=1, block=32, **kernel) -> float:
         """Modelled cycles of a kernel behind its start."""

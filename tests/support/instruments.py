@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import shutil
 import struct
@@ -58,3 +59,19 @@ class Instrumented(Hip):
         with contextlib.suppress(HipError):
             self.synchronize()
         return self.reports()
+
+
+class Counting(Instrumented):
+    """An emulator that counts."""
+
+    def __init__(self, folder: Path, **variables: str):
+        self.file = folder / "counts.json"
+        super().__init__(folder, STRATA_COUNT=str(self.file), **variables)
+        self.raw.strata_emulator_count_write.restype = None
+        self.raw.strata_emulator_count_phase.restype = None
+
+    def launches(self) -> list[dict]:
+        """What has been counted of every launch so far."""
+        self.synchronize()
+        self.raw.strata_emulator_count_write()
+        return json.loads(self.file.read_text())["launches"]
