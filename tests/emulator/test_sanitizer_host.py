@@ -5,22 +5,13 @@ import numpy as np
 import pytest
 
 from support.hip import DEVICE_TO_HOST, HOST_TO_DEVICE
-from support.instruments import Instrumented
+from support.instruments import sanitizing
 from support.kernels import basic_kernels, copy_args, store_args
 
 ITEMS = 32
 
 
-@pytest.fixture(scope="module")
-def started(tmp_path_factory):
-    return Instrumented(tmp_path_factory.mktemp("host"), STRATA_SANITIZE="host")
-
-
-@pytest.fixture
-def hip(started):
-    started.reset()
-    yield started
-    started.reset()
+started, hip = sanitizing("host")
 
 
 def pinned(hip, items: int = ITEMS) -> tuple[int, np.ndarray]:

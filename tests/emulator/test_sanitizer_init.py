@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from support.compile import compile_hip
-from support.instruments import Instrumented
+from support.instruments import sanitizing
 
 ARGUMENTS = "s_load_b128 s[8:11], s[0:1], 0x0\nv_lshlrev_b32 v1, 2, v0\ns_waitcnt lgkmcnt(0)\n"
 STORE = "\nglobal_store_b32 v1, v2, s[8:9]"
@@ -59,16 +59,7 @@ CLEAN = {
 }
 
 
-@pytest.fixture(scope="module")
-def started(tmp_path_factory):
-    return Instrumented(tmp_path_factory.mktemp("init"), STRATA_SANITIZE="init")
-
-
-@pytest.fixture
-def hip(started):
-    started.reset()
-    yield started
-    started.reset()
+started, hip = sanitizing("init")
 
 
 def run(hip, body: str, **kernel) -> list[str]:

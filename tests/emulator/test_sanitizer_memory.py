@@ -6,22 +6,13 @@ import pytest
 
 from support.compile import compile_hip
 from support.hip import HipError
-from support.instruments import Instrumented
+from support.instruments import Instrumented, sanitizing
 from support.kernels import basic_kernels, store_args
 
 LOAD_ARGUMENTS = "s_load_b128 s[8:11], s[0:1], 0x0\ns_waitcnt lgkmcnt(0)\n"
 
 
-@pytest.fixture(scope="module")
-def started(tmp_path_factory):
-    return Instrumented(tmp_path_factory.mktemp("memory"), STRATA_SANITIZE="memory")
-
-
-@pytest.fixture
-def hip(started):
-    started.reset()
-    yield started
-    started.reset()
+started, hip = sanitizing("memory")
 
 
 def store_at(hip, index: int, items: int = 32) -> list[str]:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from support.compile import compile_hip
-from support.instruments import Instrumented
+from support.instruments import sanitizing
 
 SOURCE = """
 #include "strata/device.h"
@@ -70,16 +70,7 @@ STRATA_KERNEL(32) void count(args a) {
 """
 
 
-@pytest.fixture(scope="module")
-def started(tmp_path_factory):
-    return Instrumented(tmp_path_factory.mktemp("race"), STRATA_SANITIZE="race")
-
-
-@pytest.fixture
-def hip(started):
-    started.reset()
-    yield started
-    started.reset()
+started, hip = sanitizing("race")
 
 
 def run(hip, kernel: str, way: int, grid: int, block: int) -> list[str]:

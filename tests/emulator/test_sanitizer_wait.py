@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from support.instruments import Instrumented
+from support.instruments import sanitizing
 from support.kernels import basic_kernels, copy_args
 
 SETUP = "s_load_b128 s[8:11], s[0:1], 0x0\nv_lshlrev_b32 v1, 2, v0\ns_waitcnt lgkmcnt(0)\n"
@@ -39,16 +39,7 @@ CLEAN = {
 }
 
 
-@pytest.fixture(scope="module")
-def started(tmp_path_factory):
-    return Instrumented(tmp_path_factory.mktemp("wait"), STRATA_SANITIZE="wait")
-
-
-@pytest.fixture
-def hip(started):
-    started.reset()
-    yield started
-    started.reset()
+started, hip = sanitizing("wait")
 
 
 def run(hip, body: str, **launch) -> list[str]:

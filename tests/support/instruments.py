@@ -9,6 +9,8 @@ import shutil
 import struct
 from pathlib import Path
 
+import pytest
+
 from .assembly import kernel_image
 from .hip import Hip, HipError
 from .libraries import emulator_library
@@ -75,3 +77,18 @@ class Counting(Instrumented):
         self.synchronize()
         self.raw.strata_emulator_count_write()
         return json.loads(self.file.read_text())["launches"]
+
+
+def sanitizing(kind: str):
+    """The fixtures `started`, an emulator that reports one kind, and `hip`, the same with nothing allocated or reported."""
+    @pytest.fixture(scope="module")
+    def started(tmp_path_factory):
+        return Instrumented(tmp_path_factory.mktemp(kind), STRATA_SANITIZE=kind)
+
+    @pytest.fixture
+    def hip(started):
+        started.reset()
+        yield started
+        started.reset()
+
+    return started, hip
