@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, TextIO
 import cffi
 import numpy as np
 
-from . import plugin
+from . import models, plugin
 from .errors import StrataError
 
 BACKENDS = {"stock": "ROCm0", "ours": "STRATA0"}
@@ -477,8 +477,7 @@ def plot(rows: Sequence[Row], path: str) -> None:
 
 def stock_library(given: Optional[str]) -> pathlib.Path:
     """libggml-hip.so: the one given, $STRATA_PEER_LIBRARY, or the cache's. Raises StrataError."""
-    cache = os.environ.get("STRATA_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "strata-hip")
-    path = pathlib.Path(given or os.environ.get("STRATA_PEER_LIBRARY") or os.path.join(cache, "peer", "libggml-hip.so"))
+    path = pathlib.Path(given or os.environ.get("STRATA_PEER_LIBRARY") or models.cache_folder() / "peer" / "libggml-hip.so")
     if not path.exists():
         raise StrataError(f"{path} does not exist: tests/bench/peer/build_stock_hip.py builds stock ggml-hip (9 minutes on 2 cores)")
     return path

