@@ -234,8 +234,8 @@ def _ops_parser(commands) -> None:
 
 
 def _ops(options: argparse.Namespace) -> int:
-    from . import ops
-    return ops.run(options)
+    from . import op_tests
+    return op_tests.run(options)
 
 
 # bench-ops

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from oracle import coverage, suite
 
-from strata_hip import bench_ops, ops
+from strata_hip import bench_ops, op_tests
 from support import peer
 from support.libraries import emulator_library
 from support.paths import ROOT
@@ -39,7 +39,7 @@ SECONDS = 1500
 
 def run(*arguments: str, **environment: str) -> str:
     """The output of test-backend-ops on the stock backend."""
-    program, = ops.tools(ops.PROGRAM)
+    program, = op_tests.tools(op_tests.PROGRAM)
     result = subprocess.run([str(program), *arguments, "-b", "ROCm0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                             timeout=SECONDS, errors="replace",
                             env=os.environ | {"LD_PRELOAD": str(emulator_library()), "GGML_BACKEND_PATH": str(LIBRARY)} | environment)

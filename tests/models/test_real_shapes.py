@@ -7,7 +7,7 @@ import re
 import pytest
 
 import real_shapes
-from strata_hip import ops
+from strata_hip import op_tests
 
 BATCHES = (7, 64, 512)  # and a single token, which every run has
 MOST_ELEMENTS = 3e8     # of a source: it is filled with random numbers and quantized first
@@ -19,13 +19,13 @@ def listed(tmp_path_factory):
     """listed(name, *arguments): test-backend-ops with the model's operators, and them as cases."""
     made = {}
 
-    def get(name: str, *arguments: str) -> tuple[ops.Tests, list[ops.Case]]:
+    def get(name: str, *arguments: str) -> tuple[op_tests.Tests, list[op_tests.Case]]:
         if (name, arguments) not in made:
             folder = tmp_path_factory.mktemp("shapes")
             model = real_shapes.MODELS[name](folder)
             file = folder / "operators.txt"
             file.write_text("\n".join(real_shapes.operators(model, BATCHES, folder, *arguments)) + "\n")
-            tests = ops.Tests(os.environ.get("STRATA_RUNTIME", "emulator"), file=file)
+            tests = op_tests.Tests(os.environ.get("STRATA_RUNTIME", "emulator"), file=file)
             made[name, arguments] = tests, tests.cases()
             if model.parent == folder:
                 model.unlink()
@@ -34,13 +34,13 @@ def listed(tmp_path_factory):
     return get
 
 
-def sources(case: ops.Case) -> list[list[int]]:
+def sources(case: op_tests.Case) -> list[list[int]]:
     """The dimensions of an operator's sources."""
     text = case.parameters.partition("sources=")[2]
     return [[int(n) for n in found.split(",")] for found in re.findall(r"(?:^|,)\w+\[([\d,]+)\]", text)]
 
 
-def feasible(case: ops.Case) -> bool:
+def feasible(case: op_tests.Case) -> bool:
     """Whether it is done in reasonable time, and test-backend-ops can do it: GET_ROWS with strided indices of a file is beyond it."""
     if case.op == "GET_ROWS" and re.search(r"i32\[[\d,]+\]nb", case.parameters):
         return False

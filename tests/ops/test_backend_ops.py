@@ -13,7 +13,7 @@ import re
 
 import pytest
 
-from strata_hip import ops
+from strata_hip import op_tests
 
 # op -> cases that are accepted; fewer means that support was lost. `python tests/ops/test_backend_ops.py` rewrites it.
 ACCEPTED = pathlib.Path(__file__).with_name("accepted_cases.json")
@@ -24,12 +24,12 @@ PARTS = 8             # of the sample, a test each
 
 
 @pytest.fixture(scope="session")
-def tests() -> ops.Tests:
-    return ops.Tests(os.environ.get("STRATA_RUNTIME", "emulator"))
+def tests() -> op_tests.Tests:
+    return op_tests.Tests(os.environ.get("STRATA_RUNTIME", "emulator"))
 
 
 @pytest.fixture(scope="session")
-def cases(tests) -> list[ops.Case]:
+def cases(tests) -> list[op_tests.Case]:
     """All cases, and whether the plugin accepts them."""
     return tests.cases()
 
@@ -39,12 +39,12 @@ def spread(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()
 
 
-def types(case: ops.Case) -> str:
+def types(case: op_tests.Case) -> str:
     """What makes two cases of an op different in kind: the types in their parameters, and the modes."""
     return ",".join(re.findall(r"\b(?:\w*type\w*|mode|glu_op|is_2D)=\w+", case.parameters))
 
 
-def cost(case: ops.Case) -> float:
+def cost(case: op_tests.Case) -> float:
     """Multiply-adds / 16 for products, attention, convolutions; elements for the rest. Roughly."""
     values = {name: [abs(int(number)) or 1 for number in re.findall(r"-?\d+", value)]
               for name, value in re.findall(r"(\w+)=(\[[-\d,]*\]|-?\d+)(?=,|$)", case.parameters)}
@@ -74,9 +74,9 @@ def cost(case: ops.Case) -> float:
     return max((product(name) for name in values), default=1)
 
 
-def sample(cases: list[ops.Case]) -> list[ops.Case]:
+def sample(cases: list[op_tests.Case]) -> list[op_tests.Case]:
     """Cases of each op and combination of types, the same ones each time."""
-    groups: dict[str, dict[str, list[ops.Case]]] = collections.defaultdict(lambda: collections.defaultdict(list))
+    groups: dict[str, dict[str, list[op_tests.Case]]] = collections.defaultdict(lambda: collections.defaultdict(list))
     for case in sorted((case for case in cases if case.runs and cost(case) <= SAMPLE_COST), key=lambda case: spread(case.name)):
         groups[case.op][types(case)].append(case)
     chosen = []
@@ -87,7 +87,7 @@ def sample(cases: list[ops.Case]) -> list[ops.Case]:
     return chosen
 
 
-def check(tests: ops.Tests, cases: list[ops.Case]) -> None:
+def check(tests: op_tests.Tests, cases: list[op_tests.Case]) -> None:
     """Runs cases, prints the counts, asserts that each passed."""
     results = list(tests.run(cases))
     failed = [result for result in results if not result.passed]
@@ -100,7 +100,7 @@ def check(tests: ops.Tests, cases: list[ops.Case]) -> None:
     assert len(results) == len(cases)
 
 
-def accepted(cases: list[ops.Case]) -> dict[str, int]:
+def accepted(cases: list[op_tests.Case]) -> dict[str, int]:
     return dict(sorted(collections.Counter(case.op for case in cases if case.refusal is None).items()))
 
 
@@ -129,4 +129,4 @@ def test_all(tests, cases):
 
 
 if __name__ == "__main__":
-    ACCEPTED.write_text(json.dumps(accepted(ops.Tests("emulator").cases()), indent=1) + "\n")
+    ACCEPTED.write_text(json.dumps(accepted(op_tests.Tests("emulator").cases()), indent=1) + "\n")

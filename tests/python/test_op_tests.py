@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from strata_hip import ops
+from strata_hip import op_tests
 from strata_hip.errors import StrataError
 
 
@@ -62,10 +62,10 @@ exit 1
 
 @pytest.fixture
 def player(tmp_path):
-    program = tmp_path / ops.PROGRAM
+    program = tmp_path / op_tests.PROGRAM
     program.write_text(PLAYER)
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    (tmp_path / f"lib{ops.PRELOAD}.so").touch()
+    (tmp_path / f"lib{op_tests.PRELOAD}.so").touch()
     return tmp_path
 
 
@@ -77,7 +77,7 @@ def test_failures_are_told_with_what_repeats_them(player):
     assert "1 B: no kernel for this op (B)" in done.stdout
     assert "FAILED A(x=2)" in done.stdout and "ERR = 0.5 > 0.1" in done.stdout
     assert "FAILED A(x=3)" in done.stdout and "ended by signal 6 here" in done.stdout and "GGML_ASSERT(false) failed" in done.stdout
-    assert f"{player / ops.PROGRAM} test -b STRATA0 -o 'A(x=3)'" in done.stdout
+    assert f"{player / op_tests.PROGRAM} test -b STRATA0 -o 'A(x=3)'" in done.stdout
 
 
 def test_a_filter_leaves_failures_out(player):
@@ -86,9 +86,9 @@ def test_a_filter_leaves_failures_out(player):
 
 
 def test_chosen():
-    cases = [ops.Case("ADD", "type=f32", None, True), ops.Case("ADD_ADD", "type=f16", None, True)]
-    assert ops.chosen(cases, "ADD", None) == cases[:1]
-    assert ops.chosen(cases, "ADD.*", "f16") == cases[1:]
-    assert ops.chosen(cases, "ADD_ADD(type=f16)", None) == cases[1:]
+    cases = [op_tests.Case("ADD", "type=f32", None, True), op_tests.Case("ADD_ADD", "type=f16", None, True)]
+    assert op_tests.chosen(cases, "ADD", None) == cases[:1]
+    assert op_tests.chosen(cases, "ADD.*", "f16") == cases[1:]
+    assert op_tests.chosen(cases, "ADD_ADD(type=f16)", None) == cases[1:]
     with pytest.raises(StrataError):
-        ops.chosen(cases, "ADD", "f16")
+        op_tests.chosen(cases, "ADD", "f16")
