@@ -12,9 +12,9 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tupl
 
 from . import plugin
 from .errors import StrataError
+from .tools import PRELOAD, tools
 
 PROGRAM = "test-backend-ops"
-PRELOAD = "strata-preload"
 CASES_A_RUN = 200  # given by name on a command line
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _LINE = re.compile(r"(?:^|.*[ \]])(?P<op>[A-Z][A-Z0-9_]*)\((?P<parameters>.*)\): (?P<verdict>OK|FAIL|not supported \[.*\])\s*$")
@@ -152,21 +152,6 @@ class Tests:
         names = ["STRATA_RUNTIME", "GGML_BACKEND_PATH"] + (["LD_PRELOAD", "STRATA_CLEAR_BUFFERS"] if self._arguments else [])
         variables = " ".join(f"{name}={self.environment[name]}" for name in names)
         return " ".join([variables, str(self.program), "test", "-b", self.device, *self._arguments, "-o", f"'{case.name}'"])
-
-
-def tools(*names: str) -> List[pathlib.Path]:
-    """The paths of programs of llama.cpp, from $STRATA_TOOLS or built by scripts/build_tools.py of the source tree. Raises StrataError."""
-    if folder := os.environ.get("STRATA_TOOLS"):
-        return [pathlib.Path(folder) / (f"lib{name}.so" if name == PRELOAD else name) for name in names]
-    for tree in (pathlib.Path(__file__).resolve().parents[2], pathlib.Path(sys.prefix).parent):
-        script = tree / "scripts" / "build_tools.py"
-        if script.exists():
-            result = subprocess.run([sys.executable, str(script), *names], stdout=subprocess.PIPE, text=True)
-            if result.returncode != 0:
-                raise StrataError(f"{', '.join(names)} could not be built")
-            return [pathlib.Path(line) for line in result.stdout.splitlines()]
-    raise StrataError("test-backend-ops is compiled by the source tree: use .venv/bin/strata-hip there, or name the folder in STRATA_TOOLS "
-                      "that scripts/build_tools.py printed")
 
 
 def chosen(cases: Iterable[Case], ops: Optional[str], pattern: Optional[str]) -> List[Case]:
