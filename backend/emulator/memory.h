@@ -41,6 +41,9 @@ public:
     /// Whether any byte of [address, address + size) lies in the range that allocations come from.
     bool owns(uint64_t address, uint64_t size) const { return address < arena_end_ && size > arena_ - std::min(arena_, address); }
 
+    /// Where the range begins that allocations come from.
+    uint64_t arena() const { return arena_; }
+
     /// What kernels may access now. Cheap when nothing has changed since the last call.
     std::shared_ptr<const allocation_map> snapshot();
 

@@ -67,10 +67,11 @@ launch_context::launch_context(const dispatch & d, const allocation_map & m, pro
     items = d.block.x * d.block.y * d.block.z;
     waves = (items + 31) / 32;
     instruction_limit = limit_from_environment();
-    // The kernarg segment is 64-byte aligned; loads may be widened to 16 bytes.
+    // The kernarg segment begins a line of memory, so that the same launch touches as many lines every time; loads may be widened to 16
+    // bytes.
     const size_t bytes = (d.kernarg.size() + 15) / 16 * 16;
-    kernarg_store.assign(bytes / 8 + 8, 0xffc0deadffc0deadull);
-    kernarg = (reinterpret_cast<uint64_t>(kernarg_store.data()) + 63) / 64 * 64;
+    kernarg_store.assign(bytes / 8 + 16, 0xffc0deadffc0deadull);
+    kernarg = (reinterpret_cast<uint64_t>(kernarg_store.data()) + 127) / 128 * 128;
     kernarg_end = kernarg + bytes;
     if (!d.kernarg.empty()) std::memcpy(reinterpret_cast<void *>(kernarg), d.kernarg.data(), d.kernarg.size());
     const uint32_t block[3] = {d.block.x, d.block.y, d.block.z}, grid[3] = {d.grid.x, d.grid.y, d.grid.z};

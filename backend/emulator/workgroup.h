@@ -31,7 +31,7 @@ struct launch_context {
     uint32_t lds_size;
     uint32_t items, waves;
     uint64_t instruction_limit;
-    alignas(64) dispatch_packet packet;
+    alignas(128) dispatch_packet packet;  ///< a line of its own, as the kernarg segment's begin: what an address costs must not change
     std::vector<uint64_t> kernarg_store;
     uint64_t kernarg = 0, kernarg_end = 0;
     uint64_t id;

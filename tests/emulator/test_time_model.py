@@ -59,7 +59,8 @@ def test_waves_of_a_simd_fill_each_others_gaps(hip):
     assert eight / alone == pytest.approx(8 / PARAMETERS["valu_latency"], rel=0.05)
 
 
-def test_a_load_from_memory_and_again_from_the_l2(hip):
+def test_a_load_from_memory_and_again_from_the_l2(tmp_path):
+    hip = Modelling(tmp_path)  # a chip of its own: its L2 has nothing of other launches
     data = hip.upload(np.zeros(32, np.uint32))
     body = "s_load_b64 s[8:9], s[0:1], 0x0\nv_lshlrev_b32 v1, 2, v0\ns_waitcnt lgkmcnt(0)\nglobal_load_b32 v2, v1, s[8:9]\ns_waitcnt vmcnt(0)"
     first, second = hip.cycles(body, data), hip.cycles(body, data)

@@ -1,9 +1,11 @@
 // The life of the instruments' state, and the shadows of device memory.
 #include "state.h"
 
+#include "../memory.h"
 #include "../program.h"
 #include "../workgroup.h"
 #include "counts.h"
+#include "lines.h"
 #include "model/chip.h"
 #include "report.h"
 
@@ -107,7 +109,10 @@ launch_state * begin_watching(const launch_context & context) {
     state->context = &context;
     state->epoch = ++launches;
     if (instruments().has(instrument_time)) {
-        state->trace.emplace(model::sample(context.waves, model::parameters().processors * resident_groups(context.launch)));
+        state->trace.emplace(model::sample(context.waves, model::parameters().processors * resident_groups(context.launch)),
+                             model::line_names{device_memory::instance().arena() / line_bytes, context.kernarg / line_bytes,
+                                               (context.kernarg_end + line_bytes - 1) / line_bytes,
+                                               reinterpret_cast<uint64_t>(&context.packet) / line_bytes});
     }
     // Epochs repeat after 8192 launches; cells must not be as old as that.
     device_shadow & d = shadow_of_device;

@@ -81,7 +81,7 @@ void tracer::access(uint32_t wave, const probe & p, const memory_access & a) {
     uint64_t lines[most_lines];
     e.lines = uint16_t(distinct_lines(a, lines));
     e.first_line = uint32_t(now_->lines.size());
-    now_->lines.insert(now_->lines.end(), lines, lines + e.lines);
+    for (unsigned k = 0; k < e.lines; k++) now_->lines.push_back(names_.of(lines[k]));
 }
 
 }  // namespace strata::emulator::model

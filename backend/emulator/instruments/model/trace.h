@@ -34,15 +34,28 @@ struct sample {
     size_t events_a_wave;
 };
 
+/// Names lines of memory so that the caches see the same ones on every run: allocations by their distance from the start of the range
+/// they come from, wherever the system has put that, and the launch's arguments as one place that every launch uses, as a driver's ring
+/// of argument blocks comes back to the same few lines.
+struct line_names {
+    uint64_t arena = 0, kernarg = 0, kernarg_end = 0, packet = 0;  ///< line numbers
+
+    uint64_t of(uint64_t line) const {
+        constexpr uint64_t arguments = uint64_t{1} << 40, packets = uint64_t{1} << 41;  // no arena has so many lines
+        if (line >= kernarg && line < kernarg_end) return arguments + (line - kernarg);
+        return line == packet ? packets : line - arena;
+    }
+};
+
 using workgroup_traces = std::vector<std::unique_ptr<workgroup_trace>>;
 
 /// Records the workgroups that run on one thread.
 class tracer {
 public:
-    explicit tracer(const sample & which) : sample_(which) {}
+    tracer(const sample & which, const line_names & names) : sample_(which), names_(names) {}
     tracer(const tracer & like) = delete;
     /// An empty one for another thread of the same launch.
-    explicit tracer(const tracer * like) : sample_(like->sample_) {}
+    explicit tracer(const tracer * like) : sample_(like->sample_), names_(like->names_) {}
 
     void begin_workgroup(uint64_t group, uint32_t waves);
     void instruction(uint32_t wave, const probe & p) {
@@ -61,6 +74,7 @@ private:
     void trim();
 
     sample sample_;
+    line_names names_;
     unsigned level_ = 0;
     size_t events_ = 0;
     workgroup_traces kept_;
