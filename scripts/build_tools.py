@@ -3,6 +3,7 @@
 
     build_tools.py test-backend-ops       a minute
     build_tools.py test-llama-archs ...   the first of those that need llama.cpp's common code: three minutes on 2 cores
+    build_tools.py llama-server           half a minute more; without the pages for a browser, which are not in the sources
 
 What is built stays in the cache (see fetch_sources.py), in a folder named by a hash of sources, compiler, flags and libraries.
 LD_PRELOAD the library strata-preload into programs that do not load ggml's backends by themselves:
@@ -23,9 +24,10 @@ import fetch_sources
 PROJECT = pathlib.Path(__file__).resolve().parent / "tools"
 FLAGS = "-O1 -w"
 LIBRARIES = ["libggml.so.0", "libggml-base.so.0", "libggml-cpu.so.0", "libllama.so.0", "libmtmd.so.0"]
-PRELOAD = "strata-preload"
-TOOLS = [PRELOAD, "test-backend-ops", "test-llama-archs", "test-recurrent-state-rollback", "test-save-load-state", "test-backend-sampler",
-         "test-export-graph-ops", "llama-bench"]
+SHARED_LIBRARIES = ["strata-preload", "ggml-rpc"]
+TOOLS = [*SHARED_LIBRARIES, "test-backend-ops", "test-llama-archs", "test-recurrent-state-rollback", "test-save-load-state",
+         "test-backend-sampler", "test-export-graph-ops", "llama-bench", "llama-server", "ggml-rpc-server"]
+BESIDE = {"llama-bench": ["ggml-rpc"], "llama-server": ["ggml-rpc"], "ggml-rpc-server": ["ggml-rpc"]}  # what a program looks for there
 
 
 def compiler() -> str:
@@ -65,17 +67,22 @@ def key() -> str:
 def build(*tools: str) -> "list[pathlib.Path]":
     """The paths of the tools, built if they are not in the cache. Exits with a message on failure."""
     folder = fetch_sources.cache_folder() / "tools" / key()
-    paths = [folder / (f"lib{tool}.so" if tool == PRELOAD else tool) for tool in tools]
-    if all(path.exists() for path in paths):
-        return paths
+    needed = dict.fromkeys([*tools, *(name for tool in tools for name in BESIDE.get(tool, []))])
+    paths = {tool: folder / (f"lib{tool}.so" if tool in SHARED_LIBRARIES else tool) for tool in needed}
+    if not all(path.exists() for path in paths.values()):
+        make(folder, paths)
+    return [paths[tool] for tool in tools]
+
+
+def make(folder: pathlib.Path, paths: "dict[str, pathlib.Path]") -> None:
+    """Builds the tools that are not there at their paths in the folder."""
     work = folder / "build"
     work.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        missing = [(tool, path) for tool, path in zip(tools, paths) if not path.exists()]
-        if not missing:
-            return paths
-        names = [tool for tool, _ in missing]
+        names = [tool for tool, path in paths.items() if not path.exists()]
+        if not names:
+            return
         print(f"strata-hip: compiling {', '.join(names)} (once; minutes)", file=sys.stderr)
         commands = [
             [build_program("cmake"), "-G", "Ninja", "-S", str(PROJECT), "-B", str(work), f"-DCMAKE_CXX_COMPILER={compiler()}",
@@ -87,12 +94,11 @@ def build(*tools: str) -> "list[pathlib.Path]":
             result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             if result.returncode != 0:
                 sys.exit(f"{result.stdout[-6000:]}\nstrata-hip: {', '.join(names)} could not be built; the lines above say why.")
-        for _, path in missing:
+        for name in names:
             # Last, and at once: a file by this name is whole.
-            made = path.with_suffix(".new")
-            shutil.copy2(work / "bin" / path.name, made)
-            made.replace(path)
-    return paths
+            made = paths[name].with_suffix(".new")
+            shutil.copy2(work / "bin" / paths[name].name, made)
+            made.replace(paths[name])
 
 
 if __name__ == "__main__":
