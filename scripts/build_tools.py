@@ -5,7 +5,8 @@
     build_tools.py test-llama-archs ...   the first of those that need llama.cpp's common code: three minutes on 2 cores
     build_tools.py llama-server           half a minute more; without the pages for a browser, which are not in the sources
 
-What is built stays in the cache (see fetch_sources.py), in a folder named by a hash of sources, compiler, flags and libraries.
+What is built stays in the cache (see fetch_sources.py), in a folder named by a hash of sources, compiler, flags and libraries; the objects
+in one that the next such hash can use. test-backend-ops is built from its source as the series in patches/ changes it, all else as it is.
 LD_PRELOAD the library strata-preload into programs that do not load ggml's backends by themselves:
 
     GGML_BACKEND_PATH=.../libggml-strata-hip.so LD_PRELOAD=.../libstrata-preload.so test-llama-archs -a llama -b STRATA0
@@ -20,6 +21,7 @@ import subprocess
 import sys
 
 import fetch_sources
+import patches
 
 PROJECT = pathlib.Path(__file__).resolve().parent / "tools"
 FLAGS = "-O1 -w"
@@ -55,39 +57,47 @@ def library_folder() -> pathlib.Path:
     return pathlib.Path(next(iter(spec.submodule_search_locations))) / "lib"
 
 
-def key() -> str:
-    """The name of the build's folder in the cache."""
+def folders() -> "tuple[pathlib.Path, pathlib.Path]":
+    """(of the built tools, of the objects they are made from) in the cache. The build system sees itself which objects are out of date
+    when only its own files, the patches or the libraries have changed."""
     version = subprocess.run([compiler(), "--version"], capture_output=True, text=True).stdout
     digest = hashlib.sha256("\0".join([version, FLAGS, fetch_sources.SHA256, str(library_folder())]).encode())
+    objects = digest.copy()
+    objects.update(str(PROJECT).encode())
     for file in [*sorted(PROJECT.iterdir()), *(library_folder() / name for name in LIBRARIES)]:
         digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+    digest.update(patches.digest().encode())
+    cache = fetch_sources.cache_folder() / "tools"
+    return cache / digest.hexdigest()[:16], cache / f"objects-{objects.hexdigest()[:16]}"
 
 
 def build(*tools: str) -> "list[pathlib.Path]":
     """The paths of the tools, built if they are not in the cache. Exits with a message on failure."""
-    folder = fetch_sources.cache_folder() / "tools" / key()
+    folder, objects = folders()
     needed = dict.fromkeys([*tools, *(name for tool in tools for name in BESIDE.get(tool, []))])
     paths = {tool: folder / (f"lib{tool}.so" if tool in SHARED_LIBRARIES else tool) for tool in needed}
     if not all(path.exists() for path in paths.values()):
-        make(folder, paths)
+        make(folder, objects, paths)
     return [paths[tool] for tool in tools]
 
 
-def make(folder: pathlib.Path, paths: "dict[str, pathlib.Path]") -> None:
-    """Builds the tools that are not there at their paths in the folder."""
-    work = folder / "build"
-    work.mkdir(parents=True, exist_ok=True)
-    with open(folder / "lock", "w") as lock:
+def make(folder: pathlib.Path, work: pathlib.Path, paths: "dict[str, pathlib.Path]") -> None:
+    """Builds the tools that are not there at their paths in the folder, with objects in `work`."""
+    for made in (folder, work):
+        made.mkdir(parents=True, exist_ok=True)
+    with open(work / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         names = [tool for tool, path in paths.items() if not path.exists()]
         if not names:
             return
         print(f"strata-hip: compiling {', '.join(names)} (once; minutes)", file=sys.stderr)
+        patched = folder / "patched"
+        if not patched.exists():
+            patches.apply(patched)
         commands = [
             [build_program("cmake"), "-G", "Ninja", "-S", str(PROJECT), "-B", str(work), f"-DCMAKE_CXX_COMPILER={compiler()}",
              f"-DCMAKE_MAKE_PROGRAM={build_program('ninja')}", f"-DCMAKE_CXX_FLAGS={FLAGS}", "-DCMAKE_BUILD_TYPE=None",
-             f"-DLLAMA_CPP={fetch_sources.llama_cpp()}", f"-DLLAMA_LIBRARIES={library_folder()}"],
+             f"-DLLAMA_CPP={fetch_sources.llama_cpp()}", f"-DLLAMA_PATCHED={patched}", f"-DLLAMA_LIBRARIES={library_folder()}"],
             [build_program("cmake"), "--build", str(work), "--parallel", str(len(os.sched_getaffinity(0))), "--target", *names],
         ]
         for command in commands:
