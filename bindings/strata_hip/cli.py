@@ -6,7 +6,6 @@ import sys
 import textwrap
 from typing import List, Optional
 
-from . import __version__
 from .errors import StrataError
 
 
@@ -44,7 +43,7 @@ def parse(arguments: List[str]) -> argparse.Namespace:
 
 def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(prog="strata-hip", description="llama.cpp on AMD Strix Halo (gfx1151), or on its emulator.")
-    root.add_argument("--version", action="version", version=f"strata-hip {__version__}")
+    root.add_argument("--version", action=_Version, nargs=0, help="show the version and what it was built from")
     commands = root.add_subparsers(required=True, metavar="COMMAND")
     _devices_parser(commands)
     _run_parser(commands)
@@ -54,7 +53,17 @@ def parser() -> argparse.ArgumentParser:
     _emulator_parser(commands)
     _profile_parser(commands)
     _sanitize_parser(commands)
+    _doctor_parser(commands)
     return root
+
+
+class _Version(argparse.Action):
+    """Prints what the build is made from and ends."""
+
+    def __call__(self, parser, *_):
+        from . import built
+        print(built.text())
+        parser.exit()
 
 
 def _runtime_argument(command: argparse.ArgumentParser) -> None:
@@ -339,6 +348,23 @@ def _sanitize(options: argparse.Namespace) -> int:
     if unknown:
         options.parser.error(f"--kinds: {unknown[0]!r} is none of {', '.join(sanitize.KINDS)}, all")
     return sanitize.run(program, options.kinds)
+
+
+# doctor
+
+def _doctor_parser(commands) -> None:
+    command = commands.add_parser(
+        "doctor", help="is this machine set up right?",
+        description="Looks at the GPU, permissions, driver, firmware, memory limits, AMD's runtime, llama-cpp-python and this package. Each "
+                    "line says ok, warn or bad, what it means, and what to do. The exit code is 1 if anything is bad.")
+    command.add_argument("--root", default="/", metavar="DIR", help="look at a copy of another machine's /sys, /proc, /dev and /etc")
+    command.add_argument("-o", "--output", choices=["text", "json"], default="text", help="format (default: text)")
+    command.set_defaults(command=_doctor)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from . import doctor
+    return doctor.run(options)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import llama_cpp
 
 from . import log
 from .errors import DeviceError
+from .locations import library_folder
 
 RUNTIMES = ("auto", "hip", "emulator")
 PLUGIN = "libggml-strata-hip.so"
@@ -26,12 +27,6 @@ _ffi.cdef("""
 """)
 _lock = threading.Lock()
 _loaded: Optional["Plugin"] = None
-
-
-def library_folder() -> pathlib.Path:
-    """The folder of the plugin and the emulator: $STRATA_LIBRARY_DIR, or lib/ in the installed package."""
-    folder = os.environ.get("STRATA_LIBRARY_DIR")
-    return pathlib.Path(folder) if folder else pathlib.Path(__file__).resolve().parent / "lib"
 
 
 def ggml() -> ctypes.CDLL:
