@@ -4,6 +4,7 @@
     build_tools.py test-backend-ops       a minute
     build_tools.py test-llama-archs ...   the first of those that need llama.cpp's common code: three minutes on 2 cores
     build_tools.py llama-server           half a minute more; without the pages for a browser, which are not in the sources
+    build_tools.py --pack FOLDER          those of the wheel into a folder, for strata_hip/tools beside any llama_cpp
 
 What is built stays in the cache (see fetch_sources.py), in a folder named by a hash of sources, compiler, flags and libraries; the objects
 in one that the next such hash can use. test-backend-ops is built from its source as the series in patches/ changes it, all else as it is.
@@ -11,6 +12,7 @@ LD_PRELOAD the library strata-preload into programs that do not load ggml's back
 
     GGML_BACKEND_PATH=.../libggml-strata-hip.so LD_PRELOAD=.../libstrata-preload.so test-llama-archs -a llama -b STRATA0
 """
+import argparse
 import fcntl
 import hashlib
 import importlib.util
@@ -29,6 +31,8 @@ LIBRARIES = ["libggml.so.0", "libggml-base.so.0", "libggml-cpu.so.0", "libllama.
 SHARED_LIBRARIES = ["strata-preload", "ggml-rpc"]
 TOOLS = [*SHARED_LIBRARIES, "test-backend-ops", "test-llama-archs", "test-recurrent-state-rollback", "test-save-load-state",
          "test-backend-sampler", "test-export-graph-ops", "llama-bench", "llama-server", "ggml-rpc-server"]
+PACKED = [*SHARED_LIBRARIES, "test-backend-ops", "llama-bench", "llama-server", "ggml-rpc-server"]  # what the package's commands start
+PACKED_RPATH = "$ORIGIN/../../llama_cpp/lib"
 BESIDE = {"llama-bench": ["ggml-rpc"], "llama-server": ["ggml-rpc"], "ggml-rpc-server": ["ggml-rpc"]}  # what a program looks for there
 
 
@@ -61,9 +65,10 @@ def folders() -> "tuple[pathlib.Path, pathlib.Path]":
     """(of the built tools, of the objects they are made from) in the cache. The build system sees itself which objects are out of date
     when only its own files, the patches or the libraries have changed."""
     version = subprocess.run([compiler(), "--version"], capture_output=True, text=True).stdout
-    digest = hashlib.sha256("\0".join([version, FLAGS, fetch_sources.SHA256, str(library_folder())]).encode())
+    digest = hashlib.sha256("\0".join([version, FLAGS, fetch_sources.SHA256]).encode())
     objects = digest.copy()
     objects.update(str(PROJECT).encode())
+    digest.update(f"\0{library_folder()}".encode())
     for file in [*sorted(PROJECT.iterdir()), *(library_folder() / name for name in LIBRARIES)]:
         digest.update(file.read_bytes())
     digest.update(patches.digest().encode())
@@ -75,14 +80,27 @@ def build(*tools: str) -> "list[pathlib.Path]":
     """The paths of the tools, built if they are not in the cache. Exits with a message on failure."""
     folder, objects = folders()
     needed = dict.fromkeys([*tools, *(name for tool in tools for name in BESIDE.get(tool, []))])
-    paths = {tool: folder / (f"lib{tool}.so" if tool in SHARED_LIBRARIES else tool) for tool in needed}
+    paths = {tool: folder / file_name(tool) for tool in needed}
     if not all(path.exists() for path in paths.values()):
         make(folder, objects, paths)
     return [paths[tool] for tool in tools]
 
 
-def make(folder: pathlib.Path, work: pathlib.Path, paths: "dict[str, pathlib.Path]") -> None:
-    """Builds the tools that are not there at their paths in the folder, with objects in `work`."""
+def pack(folder: pathlib.Path) -> None:
+    """Builds the tools of the wheel into a folder that holds nothing else, linked so that they find llama_cpp/lib from strata_hip/tools of
+    the same environment."""
+    _, objects = folders()
+    shutil.rmtree(folder, ignore_errors=True)
+    make(folder, objects, {tool: folder / file_name(tool) for tool in PACKED}, PACKED_RPATH)
+
+
+def file_name(tool: str) -> str:
+    return f"lib{tool}.so" if tool in SHARED_LIBRARIES else tool
+
+
+def make(folder: pathlib.Path, work: pathlib.Path, paths: "dict[str, pathlib.Path]", rpath: str = "") -> None:
+    """Builds the tools that are not there at their paths in the folder, with objects in `work`. rpath: where they look for libraries when
+    they run; where they are linked from if empty."""
     for made in (folder, work):
         made.mkdir(parents=True, exist_ok=True)
     with open(work / "lock", "w") as lock:
@@ -91,13 +109,14 @@ def make(folder: pathlib.Path, work: pathlib.Path, paths: "dict[str, pathlib.Pat
         if not names:
             return
         print(f"strata-hip: compiling {', '.join(names)} (once; minutes)", file=sys.stderr)
-        patched = folder / "patched"
+        patched = work / f"patched-{patches.digest()[:16]}"
         if not patched.exists():
             patches.apply(patched)
         commands = [
             [build_program("cmake"), "-G", "Ninja", "-S", str(PROJECT), "-B", str(work), f"-DCMAKE_CXX_COMPILER={compiler()}",
              f"-DCMAKE_MAKE_PROGRAM={build_program('ninja')}", f"-DCMAKE_CXX_FLAGS={FLAGS}", "-DCMAKE_BUILD_TYPE=None",
-             f"-DLLAMA_CPP={fetch_sources.llama_cpp()}", f"-DLLAMA_PATCHED={patched}", f"-DLLAMA_LIBRARIES={library_folder()}"],
+             f"-DLLAMA_CPP={fetch_sources.llama_cpp()}", f"-DLLAMA_PATCHED={patched}", f"-DLLAMA_LIBRARIES={library_folder()}",
+             f"-DCMAKE_BUILD_WITH_INSTALL_RPATH={'ON' if rpath else 'OFF'}", f"-DCMAKE_INSTALL_RPATH={rpath}"],
             [build_program("cmake"), "--build", str(work), "--parallel", str(len(os.sched_getaffinity(0))), "--target", *names],
         ]
         for command in commands:
@@ -111,9 +130,20 @@ def make(folder: pathlib.Path, work: pathlib.Path, paths: "dict[str, pathlib.Pat
             made.replace(paths[name])
 
 
-if __name__ == "__main__":
-    for wanted in sys.argv[1:]:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tools", nargs="*", metavar="TOOL", help=f"of {', '.join(TOOLS)}; all if none is named")
+    parser.add_argument("--pack", type=pathlib.Path, metavar="FOLDER", help="those of the wheel into a folder instead")
+    arguments = parser.parse_args()
+    for wanted in arguments.tools:
         if wanted not in TOOLS:
             sys.exit(f"strata-hip: {wanted} is none of {', '.join(TOOLS)}")
-    for path in build(*(sys.argv[1:] or TOOLS)):
+    if arguments.pack:
+        pack(arguments.pack)
+        return
+    for path in build(*(arguments.tools or TOOLS)):
         print(path)
+
+
+if __name__ == "__main__":
+    main()
