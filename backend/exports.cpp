@@ -2,7 +2,9 @@
 #include "strata_hip.h"
 
 #include <cstdio>
+#include <string_view>
 
+#include "plan/fusion_stats.h"
 #include "plugin.h"
 #include "runtime/code_objects.h"
 #include "runtime/counters.h"
@@ -66,6 +68,10 @@ std::string switches_json() {
     const settings now = settings::from_environment();
     std::set<std::string> names = known_switches();
     names.insert(now.disabled.begin(), now.disabled.end());
+    for (const char * each : fusion_labels()) {
+        names.insert(each);
+    }
+    names.insert("fusion");
     std::string text;
     for (const std::string & name : names) {
         text += (text.empty() ? "" : ", ") + quoted(name) + (now.disabled.count(name) ? ": false" : ": true");
@@ -119,6 +125,10 @@ const char * strata_hip_device_json(void) {
 
 uint64_t strata_hip_counter(const char * name) {
     uint64_t value = 0;
+    constexpr std::string_view fusion = "fusion.";
+    if (std::string_view(name).substr(0, fusion.size()) == fusion) {
+        return strata::fusions_counted(name + fusion.size(), &value) ? value : UINT64_MAX;
+    }
     return strata::counted(name, &value) ? value : UINT64_MAX;
 }
 

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "ggml-impl.h"
+#include "plan/fusion_stats.h"
 #include "runtime/host_check.h"
 #include "runtime/kfd.h"
 #include "runtime/settings.h"
@@ -53,7 +54,7 @@ void * get_proc_address(ggml_backend_reg_t, const char * name) {
     if (std::string_view(name) == "ggml_backend_get_features") {
         return reinterpret_cast<void *>(get_features);
     }
-    return nullptr;
+    return fusion_proc_address(name);
 }
 
 std::mutex start_mutex;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "buffer.h"
+#include "plan/fusion.h"
 #include "plan/runner.h"
 #include "runtime/queue.h"
 
@@ -110,6 +111,20 @@ ggml_status graph_compute(ggml_backend_t backend, ggml_cgraph * graph) {
     });
 }
 
+/// Keeps the operands of fusions until these run, so that the allocator does not give their memory to a result, or to a node between.
+void graph_optimize(ggml_backend_t backend, ggml_cgraph * graph, ggml_backend_graph_optimize_params * params) {
+    guarded([&] {
+        for (const fusion_match & match : find_fusions(of(backend).work.device.caps, of(backend).runner.switches(), graph, fusion_stage::optimize)) {
+            for (const ggml_tensor * each : match.operands) {
+                const ggml_tensor * owner = each->view_src ? each->view_src : each;
+                if (owner->buffer == nullptr) {  // weights and caches have their own for good
+                    params->add_alloc_dep(params->user_data, const_cast<ggml_tensor *>(each), graph->nodes[match.place()]);
+                }
+            }
+        }
+    });
+}
+
 void event_record(ggml_backend_t backend, ggml_backend_event_t event) {
     done(backend, [&](queue & work) { work.device.check(work.device.hip.hipEventRecord(of(event), work.stream), "hipEventRecord"); });
 }
@@ -138,7 +153,7 @@ const ggml_backend_i backend_interface = {
     /* .graph_compute       = */ graph_compute,
     /* .event_record        = */ event_record,
     /* .event_wait          = */ event_wait,
-    /* .graph_optimize      = */ nullptr,
+    /* .graph_optimize      = */ graph_optimize,
 };
 
 ggml_guid_t guid() {

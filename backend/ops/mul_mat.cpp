@@ -122,8 +122,12 @@ const char * product_refusal(const ggml_tensor * op) {
 quantized_activations plan_quantize(planner & plan, const ggml_tensor * x) {
     const int64_t k = x->ne[0], columns = ggml_nrows(x);
     const std::size_t value_bytes = (std::size_t(columns) * k + 255) / 256 * 256;
-    char * values = static_cast<char *>(plan.scratch(value_bytes + std::size_t(columns) * k / 32 * sizeof(q8_1_meta)));
+    const planner::shared_memory memory = plan.shared("shared_q8_1", x, value_bytes + std::size_t(columns) * k / 32 * sizeof(q8_1_meta));
+    char * values = static_cast<char *>(memory.data);
     char * meta = values + value_bytes;
+    if (memory.made) {
+        return {values, meta};
+    }
     const quantize_args args = {x->data, values, meta, x->nb[1], x->nb[2], x->nb[3], uint32_t(k), uint32_t(x->ne[1]), make_divisor(x->ne[2])};
     plan.launch("quantize_q8_1", "quantize_q8_1", {uint32_t(x->ne[1]), tiles(k, 512), uint32_t(x->ne[2] * x->ne[3])}, {128}, args);
     return {values, meta};

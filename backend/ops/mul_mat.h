@@ -28,7 +28,7 @@ struct quantized_activations {
     const void * meta;     ///< q8_1_meta [column][k / 32]
 };
 
-/// Quantizes all columns of `x` (f32, k a multiple of 32) into scratch memory.
+/// Quantizes all columns of `x` (f32, k a multiple of 32), once for all nodes that read it. STRATA_DISABLE=shared_q8_1: for each.
 quantized_activations plan_quantize(planner & plan, const ggml_tensor * x);
 
 }  // namespace strata

@@ -104,10 +104,17 @@ struct task {
         return pairs <= max_mat_vec_pairs(w->ne[2]) && !plan.disabled("mul_mat_vec");
     }
 
-    /// Sorts the pairs for tiles of `columns`; the steps are between activations, in the kernel's unit.
+    /// Sorts the pairs for tiles of `columns`, once for all nodes of the same experts; the steps are between activations, in the kernel's unit.
+    /// STRATA_DISABLE=shared_routing: for each node.
     expert_tiles plan_routing(planner & plan, uint32_t columns, std::size_t token_step, std::size_t slot_step) const {
-        auto * list = static_cast<expert_tile *>(plan.scratch(std::size_t(tile_count(columns)) * sizeof(expert_tile)));
-        auto * sorted = static_cast<expert_column *>(plan.scratch(std::size_t(pairs) * sizeof(expert_column)));
+        const std::size_t list_bytes = std::size_t(tile_count(columns)) * sizeof(expert_tile);
+        const planner::shared_memory memory = plan.shared("shared_routing", ids, list_bytes + std::size_t(pairs) * sizeof(expert_column),
+            {columns, uint64_t(w->ne[2]), uint64_t(x->ne[1]), token_step, slot_step});
+        auto * list = static_cast<expert_tile *>(memory.data);
+        auto * sorted = reinterpret_cast<expert_column *>(static_cast<char *>(memory.data) + list_bytes);
+        if (memory.made) {
+            return {list, sorted};
+        }
         const route_args args = {experts, list, sorted, uint32_t(pairs), make_divisor(columns), uint32_t(token_step), uint32_t(slot_step)};
         plan.launch("route_experts", "route_experts", {uint32_t(w->ne[2])}, {256}, args);
         return {list, sorted};

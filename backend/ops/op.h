@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 
 #include "ggml.h"
 
@@ -36,6 +37,15 @@ public:
     /// Device memory of at least `size` bytes, 256-byte aligned, for intermediate results of the node being planned.
     /// Contents are undefined; the next node may get the same memory.
     virtual void * scratch(std::size_t size) = 0;
+
+    /// Memory for what is made of `source` and `parameters` alone and nodes may share under a name (see plan/shared.h). If it has been made
+    /// and still holds, the caller must not write to it, else it must fill all of it that will be read. `size` bytes, 256-byte aligned.
+    struct shared_memory {
+        void * data;
+        bool made;
+    };
+    virtual shared_memory shared(const char * name, const ggml_tensor * source, std::size_t size,
+                                 std::initializer_list<uint64_t> parameters = {}) = 0;
 
     /// Adds a launch. `family` is the code object, `kernel` the symbol; names and `args` are copied. A grid with a zero is dropped.
     template <class Args>

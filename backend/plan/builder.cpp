@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "buffer.h"
+#include "plan/fusion.h"
+#include "plan/fusion_stats.h"
+#include "plan/shared.h"
 #include "runtime/counters.h"
 
 namespace strata {
@@ -30,13 +34,26 @@ namespace {
 
 class builder final : public planner {
 public:
-    builder(gpu & target, const settings & switches, scratch_arena & memory, launch_plan & result)
-        : device(target), options(switches), arena(memory), plan(result) {}
+    builder(gpu & target, const settings & switches, plan_memory & both, launch_plan & result)
+        : device(target), options(switches), memory(both), plan(result) {}
 
     void begin(int index) {
         node = index;
+        fusion = nullptr;
         used = 0;
     }
+
+    void begin(const fusion_match & match) {
+        begin(match.place());
+        fusion = match.pattern->name;
+        applied(fusion);
+    }
+
+    /// To be called for each tensor that the node or fusion has written.
+    void wrote(const ggml_tensor * result) { shareable.overwritten(result); }
+
+    /// After a node that may have written to its sources.
+    void wrote_anything() { shareable.clear(); }
 
     const device_caps & caps() const override { return device.caps; }
 
@@ -48,11 +65,25 @@ public:
     void * scratch(std::size_t size) override {
         const std::size_t offset = used;
         used += round_up(std::max<std::size_t>(size, 1), alignment);
-        std::shared_ptr<device_memory> memory = arena.at_least(device, used);
-        if (plan.scratch.empty() || plan.scratch.back() != memory) {
-            plan.scratch.push_back(memory);
+        return held(memory.node.at_least(device, used)) + offset;
+    }
+
+    shared_memory shared(const char * name, const ggml_tensor * source, std::size_t size, std::initializer_list<uint64_t> parameters) override {
+        note_switch(name);
+        if (options.disabled.count(name) != 0 || options.disabled.count("fusion") != 0 || !fusions_enabled() || is_own(source->data)) {
+            return {scratch(size), false};
         }
-        return static_cast<char *>(memory->data()) + offset;
+        if (void * found = shareable.find(name, source, parameters)) {
+            applied(name);
+            return {found, true};
+        }
+        size = round_up(std::max<std::size_t>(size, 1), alignment);
+        std::size_t end = size;
+        std::shared_ptr<device_memory> piece = memory.shared.at_least(device, end);
+        while ((end = shareable.end_of_space(piece->data(), size)) > piece->size()) {
+            piece = memory.shared.at_least(device, end);   // a larger piece elsewhere, with nothing in it yet
+        }
+        return {shareable.add(name, source, parameters, held(piece), end, size), false};
     }
 
     void copy(void * dst, const void * src, std::size_t size) override {
@@ -101,20 +132,49 @@ private:
         plan.steps.emplace_back();
         plan.steps.back().what = what;
         plan.steps.back().node = node;
+        plan.steps.back().fusion = fusion;
         return plan.steps.back();
+    }
+
+    /// The address of a piece that the plan from now on keeps alive.
+    char * held(const std::shared_ptr<device_memory> & piece) {
+        if (std::find(plan.scratch.begin(), plan.scratch.end(), piece) == plan.scratch.end()) {
+            plan.scratch.push_back(piece);
+        }
+        return static_cast<char *>(piece->data());
+    }
+
+    /// True for memory that this planner gave out: other nodes will get it too.
+    bool is_own(const void * address) const {
+        return std::any_of(plan.scratch.begin(), plan.scratch.end(), [&](const std::shared_ptr<device_memory> & piece) {
+            const auto begin = static_cast<const char *>(piece->data());
+            return std::greater_equal<>()(address, static_cast<const void *>(begin)) &&
+                   std::less<>()(address, static_cast<const void *>(begin + piece->size()));
+        });
+    }
+
+    void applied(const char * name) {
+        for (auto & [known, times] : plan.fusions) {
+            if (std::strcmp(known, name) == 0) {
+                ++times;
+                return;
+            }
+        }
+        plan.fusions.emplace_back(name, 1);
     }
 
     gpu & device;
     const settings & options;
-    scratch_arena & arena;
+    plan_memory & memory;
     launch_plan & plan;
+    shared_results shareable;
     int node = 0;
+    const char * fusion = nullptr;
     std::size_t used = 0;  // scratch bytes of this node
 };
 
-bool is_empty_op(ggml_op op) {
-    return op == GGML_OP_NONE || op == GGML_OP_VIEW || op == GGML_OP_RESHAPE || op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
-}
+/// Ops that also write to some of their sources.
+bool writes_sources(ggml_op op) { return op == GGML_OP_OPT_STEP_ADAMW || op == GGML_OP_OPT_STEP_SGD; }
 
 /// Kernels read and write our device buffers only, never host memory that the CPU may touch meanwhile.
 void require_device_memory(const gpu & device, const ggml_tensor * node, const ggml_tensor * tensor, const char * role) {
@@ -125,36 +185,67 @@ void require_device_memory(const gpu & device, const ggml_tensor * node, const g
     }
 }
 
+bool computes(const ggml_tensor * node) {
+    return (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 && !is_empty_op(node->op) && !ggml_is_empty(node);
+}
+
+/// Throws a failure unless kernels compute this node and its tensors are in this device's memory.
+void require_computable(const gpu & device, const ggml_tensor * node) {
+    if (const char * reason = op_refusal(device.caps, node)) {
+        throw failure(format("node %s (%s) cannot be computed on %s: %s", node->name, ggml_op_desc(node), device.name.c_str(), reason));
+    }
+    require_device_memory(device, node, node, "result");
+    for (const ggml_tensor * source : node->src) {
+        if (source != nullptr && !ggml_is_empty(source)) {
+            require_device_memory(device, node, source, "source");
+        }
+    }
+}
+
 }  // namespace
 
-std::unique_ptr<launch_plan> build_plan(gpu & device, const settings & options, scratch_arena & arena, const ggml_cgraph * graph) {
+std::unique_ptr<launch_plan> build_plan(gpu & device, const settings & options, plan_memory & memory, const ggml_cgraph * graph) {
     auto plan = std::make_unique<launch_plan>();
     plan->uid = graph->uid;
     plan->n_nodes = graph->n_nodes;
+    plan->fusions_enabled = fusions_enabled();
     if (graph->n_nodes > 0) {
         plan->first = graph->nodes[0];
         plan->last = graph->nodes[graph->n_nodes - 1];
         plan->first_data = plan->first->data;
         plan->last_data = plan->last->data;
     }
-    builder planner(device, options, arena, *plan);
     for (int i = 0; i < graph->n_nodes; ++i) {
         const ggml_tensor * node = graph->nodes[i];
-        if ((node->flags & GGML_TENSOR_FLAG_COMPUTE) == 0 || is_empty_op(node->op) || ggml_is_empty(node)) {
-            continue;
+        if (computes(node)) {
+            require_computable(device, node);
+            ++plan->nodes;
         }
-        if (const char * reason = op_refusal(device.caps, node)) {
-            throw failure(format("node %s (%s) cannot be computed on %s: %s", node->name, ggml_op_desc(node), device.name.c_str(), reason));
+    }
+    const std::vector<fusion_match> fusions = find_fusions(device.caps, options, graph, fusion_stage::compute);
+    std::vector<const fusion_match *> fusion_of(std::size_t(graph->n_nodes));
+    for (const fusion_match & match : fusions) {
+        for (const int place : match.taken) {
+            fusion_of[std::size_t(place)] = &match;
         }
-        require_device_memory(device, node, node, "result");
-        for (const ggml_tensor * source : node->src) {
-            if (source != nullptr && !ggml_is_empty(source)) {
-                require_device_memory(device, node, source, "source");
+    }
+    builder planner(device, options, memory, *plan);
+    for (int i = 0; i < graph->n_nodes; ++i) {
+        const ggml_tensor * node = graph->nodes[i];
+        if (const fusion_match * match = fusion_of[std::size_t(i)]) {
+            if (match->place() == i) {
+                planner.begin(*match);
+                match->pattern->plan(planner, *match);
+                std::for_each(match->written.begin(), match->written.end(), [&](const ggml_tensor * each) { planner.wrote(each); });
+            }
+        } else if (computes(node)) {
+            planner.begin(i);
+            find_op(node->op)->plan(planner, node);
+            planner.wrote(node);
+            if (writes_sources(node->op)) {
+                planner.wrote_anything();
             }
         }
-        planner.begin(i);
-        find_op(node->op)->plan(planner, node);
-        ++plan->nodes;
     }
     count(counter::graphs_planned);
     count(counter::nodes, plan->nodes);

@@ -16,7 +16,13 @@ private:
     std::shared_ptr<device_memory> memory;
 };
 
+/// Device memory of a backend instance's plans.
+struct plan_memory {
+    scratch_arena node;     ///< intermediate results of a node
+    scratch_arena shared;   ///< what several nodes use, see shared.h
+};
+
 /// Plans `graph`. Throws a failure if a node cannot be computed here, or memory is short.
-std::unique_ptr<launch_plan> build_plan(gpu & device, const settings & options, scratch_arena & arena, const ggml_cgraph * graph);
+std::unique_ptr<launch_plan> build_plan(gpu & device, const settings & options, plan_memory & memory, const ggml_cgraph * graph);
 
 }  // namespace strata

@@ -1,10 +1,12 @@
 // Identity and printout of launch lists.
 #include "plan/plan.h"
 
+#include "plan/fusion_stats.h"
+
 namespace strata {
 
 bool launch_plan::is_for(const ggml_cgraph * graph) const {
-    if (uid != graph->uid || n_nodes != graph->n_nodes) {
+    if (uid != graph->uid || n_nodes != graph->n_nodes || fusions_enabled != strata::fusions_enabled()) {
         return false;
     }
     if (n_nodes == 0) {
@@ -37,7 +39,13 @@ std::string describe(const launch_plan & plan, const ggml_cgraph * graph) {
                 text += format("fill 0x%02x ", each.byte) + readable_size(each.size);
                 break;
         }
+        if (each.fusion != nullptr) {
+            text += format("  (%s)", each.fusion);
+        }
         text += '\n';
+    }
+    for (const auto & [name, times] : plan.fusions) {
+        text += format("       fusion %s: %llu\n", name, static_cast<unsigned long long>(times));
     }
     return text;
 }

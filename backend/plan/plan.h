@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ggml-impl.h"
@@ -14,7 +15,8 @@ namespace strata {
 /// One entry of a launch list.
 struct step {
     enum class kind : uint8_t { launch, copy, fill } what = kind::launch;
-    int node = 0;  ///< index in the graph, for messages
+    int node = 0;  ///< index in the graph, for messages; of a fusion its last node
+    const char * fusion = nullptr;  ///< name of the fusion it belongs to, or null
 
     kernel_handle kernel{nullptr, ""};
     dims grid, block;
@@ -37,11 +39,13 @@ struct launch_plan {
     const ggml_tensor * last = nullptr;
     const void * first_data = nullptr;
     const void * last_data = nullptr;
+    bool fusions_enabled = true;  ///< as it was when the list was made
 
     std::vector<step> steps;
     std::vector<uint8_t> args;                            ///< all args structs, 16-byte aligned each
     std::vector<std::shared_ptr<device_memory>> scratch;  ///< keeps the memory that args point to
-    int nodes = 0;                                        ///< nodes that compute something
+    int nodes = 0;                                        ///< nodes that compute something, those left out by fusions included
+    std::vector<std::pair<const char *, uint64_t>> fusions;  ///< how often each fusion is applied
 
     bool is_for(const ggml_cgraph * graph) const;
 };

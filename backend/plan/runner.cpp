@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "plan/fusion_stats.h"
 #include "runtime/counters.h"
 
 namespace strata {
@@ -19,7 +20,7 @@ const launch_plan & plan_runner::plan_for(const ggml_cgraph * graph) {
             }
         }
     }
-    auto plan = build_plan(work.device, options, arena, graph);
+    auto plan = build_plan(work.device, options, memory, graph);
     if (options.print_plan) {
         std::fputs(describe(*plan, graph).c_str(), stderr);
     }
@@ -73,6 +74,9 @@ void plan_runner::replay(const launch_plan & plan, const ggml_cgraph * graph) {
     }
     count(counter::launches, static_cast<int64_t>(launches));
     count(counter::copies, static_cast<int64_t>(plan.steps.size() - launches));
+    for (const auto & [name, times] : plan.fusions) {
+        count_fusion(name, times);
+    }
 }
 
 void plan_runner::run(const ggml_cgraph * graph) {

@@ -24,7 +24,7 @@ private:
 
     queue & work;
     settings options;
-    scratch_arena arena;
+    plan_memory memory;
     std::list<std::unique_ptr<launch_plan>> recent;  // newest first
 };
 

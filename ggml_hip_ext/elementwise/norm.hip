@@ -1,16 +1,8 @@
 // Norms of f32 rows: root mean square, mean and variance, Euclidean. How a row is summed depends on its length and layout alone: the same
 // bits whatever other rows there are.
-#include "strata/args/norm.h"
-#include "strata/math.h"
-#include "strata/memory.h"
-#include "strata/reduce.h"
-#include "strata/row_part.h"
+#include "row_norm.h"
 
 namespace strata {
-
-constexpr uint32_t wave_step = 4 * wave_size;
-constexpr uint32_t block_step = 4 * norm_block;
-constexpr uint32_t norm_waves = norm_block / wave_size;
 
 struct row_pointers {
     float * dst;
@@ -37,20 +29,11 @@ STRATA_DEVICE float4v shifted(float4v v, float shift, uint32_t e, uint32_t n) {
     return v;
 }
 
-// Each of the four elements of a lane has a sum of its own.
-STRATA_DEVICE void add_squares(float4v & sums, float4v v) {
-    for (uint32_t i = 0; i < 4; i++) {
-        sums[i] = fma(v[i], v[i], sums[i]);
-    }
-}
-
-STRATA_DEVICE float lane_total(float4v sums) { return (sums[0] + sums[1]) + (sums[2] + sums[3]); }
-
 STRATA_DEVICE float mean_of(const norm_args & a, float sum) { return sum / static_cast<float>(a.row); }
 
 // What a row is multiplied by.
 STRATA_DEVICE float norm_scale(const norm_args & a, float squares) {
-    return 1.0f / (a.kind == norm_kind::l2 ? max(sqrt(squares), a.eps) : sqrt(squares / static_cast<float>(a.row) + a.eps));
+    return a.kind == norm_kind::l2 ? 1.0f / max(sqrt(squares), a.eps) : rms_scale(squares, a.row, a.eps);
 }
 
 // A wave a row, the row in registers: at most norm_wave_row elements.
@@ -62,7 +45,7 @@ STRATA_DEVICE void norm_in_wave(const norm_args & a) {
     }
     const row_pointers at = find_row(a, row);
     const uint32_t first = 4 * (thread_x() % wave_size);
-    constexpr uint32_t steps = norm_wave_row / wave_step;
+    constexpr uint32_t steps = norm_wave_steps;
     float4v values[steps];
 #pragma unroll
     for (uint32_t k = 0; k < steps; k++) {

@@ -1,0 +1,206 @@
+// RMS_NORM of f32 rows with what stands before and behind it: one read of the row instead of one for each node.
+#include <cstring>
+#include <string>
+
+#include "plan/fusion.h"
+#include "strata/args/norm_chain.h"
+
+namespace strata {
+
+namespace {
+
+constexpr int64_t max_row = int64_t(1) << 30;
+constexpr int64_t max_rows = int64_t(1) << 24;
+
+bool f32_rows(const ggml_tensor * t) { return t->type == GGML_TYPE_F32 && t->nb[0] == sizeof(float); }
+
+/// The rows of `t` can be repeated to those of `like`.
+bool repeats_to(const ggml_tensor * t, const ggml_tensor * like) {
+    if (!f32_rows(t) || t->ne[0] != like->ne[0]) {
+        return false;
+    }
+    for (int i = 1; i < GGML_MAX_DIMS; ++i) {
+        if (t->ne[i] != like->ne[i] && t->ne[i] != 1) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/// All nodes are of one shape, and all operands are or can be repeated to it.
+bool guard(const device_caps & caps, const fusion_match & match) {
+    const ggml_tensor * last = match.nodes.back();
+    if (caps.wave_size != 32 || last->ne[0] >= max_row || ggml_nrows(last) >= max_rows) {
+        return false;
+    }
+    for (const ggml_tensor * node : match.nodes) {
+        if (!f32_rows(node) || !ggml_are_same_shape(node, last)) {
+            return false;
+        }
+    }
+    for (const ggml_tensor * each : match.operands) {
+        if (!repeats_to(each, last)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+row_operand rows_of(const ggml_tensor * t) {
+    row_operand rows = {t->data, {}};
+    for (int i = 0; i < 3; ++i) {
+        rows.stride[i] = t->ne[i + 1] == 1 ? 0 : t->nb[i + 1];
+    }
+    return rows;
+}
+
+float eps_of(const ggml_tensor * norm) {
+    float eps;
+    std::memcpy(&eps, norm->op_params, sizeof(eps));
+    return eps;
+}
+
+norm_chain_args make_args(const ggml_tensor * dst, const ggml_tensor * src, const ggml_tensor * norm) {
+    norm_chain_args args = {};
+    args.dst = rows_of(dst);
+    args.src = rows_of(src);
+    args.row = uint32_t(dst->ne[0]);
+    args.rows = uint32_t(ggml_nrows(dst));
+    args.ne1 = make_divisor(uint32_t(dst->ne[1]));
+    args.ne2 = make_divisor(uint32_t(dst->ne[2]));
+    args.eps = eps_of(norm);
+    return args;
+}
+
+void launch(planner & plan, const char * what, const norm_chain_args & args) {
+    const bool wave = args.row <= norm_wave_row, fours = args.row % 4 == 0;
+    const std::string kernel = std::string("norm_") + what + (wave ? "_wave" : "_row") + (fours ? "4" : "");
+    const uint32_t rows_a_block = wave ? norm_block / 32 : 1;
+    plan.launch("norm_chain", kernel.c_str(), {(args.rows + rows_a_block - 1) / rows_a_block}, {norm_block}, args);
+}
+
+void plan_norm_mul(planner & plan, const fusion_match & m) {
+    norm_chain_args args = make_args(m.nodes.back(), m.operands[0], m.nodes[0]);
+    args.weight = rows_of(m.operands[1]);
+    launch(plan, "mul", args);
+}
+
+void plan_norm_mul_add(planner & plan, const fusion_match & m) {
+    norm_chain_args args = make_args(m.nodes.back(), m.operands[0], m.nodes[0]);
+    args.weight = rows_of(m.operands[1]);
+    args.other = rows_of(m.operands[2]);
+    launch(plan, "mul_add", args);
+}
+
+void plan_gated_norm(planner & plan, const fusion_match & m) {
+    norm_chain_args args = make_args(m.nodes.back(), m.operands[0], m.nodes[0]);
+    args.weight = rows_of(m.operands[1]);
+    args.other = rows_of(m.operands[2]);
+    launch(plan, "mul_silu", args);
+}
+
+void plan_norm_scale(planner & plan, const fusion_match & m) {
+    norm_chain_args args = make_args(m.nodes.back(), m.operands[0], m.nodes[0]);
+    std::memcpy(&args.scale, m.nodes[1]->op_params, sizeof(float));
+    std::memcpy(&args.bias, m.nodes[1]->op_params + 1, sizeof(float));
+    launch(plan, "scale", args);
+}
+
+void plan_add_norm(planner & plan, const fusion_match & m) {
+    norm_chain_args args = make_args(m.nodes.back(), m.operands[0], m.nodes[1]);
+    args.other = rows_of(m.operands[1]);
+    args.sum = rows_of(m.nodes[0]);
+    args.weight = rows_of(m.operands[2]);
+    launch(plan, "of_sum", args);
+}
+
+void plan_norm_add_norm(planner & plan, const fusion_match & m) {
+    norm_chain_args args = make_args(m.nodes.back(), m.operands[0], m.nodes[0]);
+    args.weight = rows_of(m.operands[1]);
+    args.other = rows_of(m.operands[2]);
+    args.sum = rows_of(m.nodes[2]);
+    args.eps2 = eps_of(m.nodes[3]);
+    args.weight2 = rows_of(m.operands[3]);
+    launch(plan, "twice", args);
+}
+
+constexpr uint32_t in_place(std::initializer_list<int> operands) {
+    uint32_t bits = 0;
+    for (const int each : operands) {
+        bits |= 1u << each;
+    }
+    return bits;
+}
+
+}  // namespace
+
+/// x / rms(x) * w
+extern const fusion_pattern norm_mul_fusion;
+const fusion_pattern norm_mul_fusion = {
+    .name = "rms_norm_mul",
+    .steps = {{GGML_OP_RMS_NORM, {operand(0)}}, {GGML_OP_MUL, {result_of(0), operand(1)}}},
+    .in_place = in_place({0}),
+    .guard = guard,
+    .plan = plan_norm_mul,
+};
+
+/// x / rms(x) * w + y
+extern const fusion_pattern norm_mul_add_fusion;
+const fusion_pattern norm_mul_add_fusion = {
+    .name = "rms_norm_mul_add",
+    .steps = {{GGML_OP_RMS_NORM, {operand(0)}}, {GGML_OP_MUL, {result_of(0), operand(1)}}, {GGML_OP_ADD, {result_of(1), operand(2)}}},
+    .in_place = in_place({0, 2}),
+    .guard = guard,
+    .plan = plan_norm_mul_add,
+};
+
+/// x / rms(x) * w * silu(z): the norm behind a delta net.
+extern const fusion_pattern gated_norm_fusion;
+const fusion_pattern gated_norm_fusion = {
+    .name = "gated_rms_norm",
+    .steps = {{GGML_OP_RMS_NORM, {operand(0)}},
+              {GGML_OP_MUL, {result_of(0), operand(1)}},
+              {.op = GGML_OP_UNARY, .sources = {operand(2)}, .kind = GGML_UNARY_OP_SILU},
+              {GGML_OP_MUL, {result_of(1), result_of(2)}}},
+    .in_place = in_place({0, 2}),
+    .guard = guard,
+    .plan = plan_gated_norm,
+};
+
+/// x / rms(x) * s: how llama.cpp normalizes q and k of a delta net.
+extern const fusion_pattern norm_scale_fusion;
+const fusion_pattern norm_scale_fusion = {
+    .name = "rms_norm_scale",
+    .steps = {{GGML_OP_RMS_NORM, {operand(0)}}, {GGML_OP_SCALE, {result_of(0)}}},
+    .in_place = in_place({0}),
+    .guard = guard,
+    .plan = plan_norm_scale,
+};
+
+/// s = x + y, and s / rms(s) * w: a residual and the norm of the next block.
+extern const fusion_pattern add_norm_fusion;
+const fusion_pattern add_norm_fusion = {
+    .name = "add_rms_norm_mul",
+    .steps = {{.op = GGML_OP_ADD, .sources = {operand(0), operand(1)}, .written = true},
+              {GGML_OP_RMS_NORM, {result_of(0)}},
+              {GGML_OP_MUL, {result_of(1), operand(2)}}},
+    .in_place = in_place({0, 1}),
+    .guard = guard,
+    .plan = plan_add_norm,
+};
+
+/// s = x / rms(x) * w + y, and s / rms(s) * v: the norm behind a block, the residual, and the norm of the next one.
+extern const fusion_pattern norm_add_norm_fusion;
+const fusion_pattern norm_add_norm_fusion = {
+    .name = "rms_norm_mul_add_rms_norm_mul",
+    .steps = {{GGML_OP_RMS_NORM, {operand(0)}},
+              {GGML_OP_MUL, {result_of(0), operand(1)}},
+              {.op = GGML_OP_ADD, .sources = {result_of(1), operand(2)}, .written = true},
+              {GGML_OP_RMS_NORM, {result_of(2)}},
+              {GGML_OP_MUL, {result_of(3), operand(3)}}},
+    .in_place = in_place({0, 2}),
+    .guard = guard,
+    .plan = plan_norm_add_norm,
+};
+
+}  // namespace strata

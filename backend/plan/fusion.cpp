@@ -1,0 +1,309 @@
+// Matching patterns, and the checks that hold for all of them.
+#include "plan/fusion.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "plan/fusion_stats.h"
+
+namespace strata {
+
+bool is_empty_op(ggml_op op) {
+    return op == GGML_OP_NONE || op == GGML_OP_VIEW || op == GGML_OP_RESHAPE || op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
+}
+
+graph_index::graph_index(const ggml_cgraph * g) : graph(g) {
+    places.reserve(std::size_t(g->n_nodes));
+    for (int i = 0; i < g->n_nodes; ++i) {
+        places.emplace(g->nodes[i], i);
+    }
+}
+
+int graph_index::find(const ggml_tensor * node) const {
+    const auto found = places.find(node);
+    return found == places.end() ? -1 : found->second;
+}
+
+namespace {
+
+bool contains(const std::vector<const ggml_tensor *> & list, const ggml_tensor * tensor) {
+    return std::find(list.begin(), list.end(), tensor) != list.end();
+}
+
+int kind_of(const ggml_tensor * node) {
+    return node->op == GGML_OP_UNARY ? int(ggml_get_unary_op(node)) : node->op == GGML_OP_GLU ? int(ggml_get_glu_op(node)) : any_kind;
+}
+
+/// Finds the nodes of a pattern's steps, from the last one back.
+class step_matcher {
+public:
+    step_matcher(const graph_index & index, const fusion_pattern & pattern) : graph(index), steps(pattern.steps) {}
+
+    bool match(const ggml_tensor * last, fusion_match & result) {
+        found.nodes.assign(steps.size(), nullptr);
+        if (!match_step(int(steps.size()) - 1, last)) {
+            return false;
+        }
+        for (std::size_t i = 0; i < steps.size(); ++i) {
+            if (steps[i].written || i + 1 == steps.size()) {
+                found.written.push_back(found.nodes[i]);
+            }
+        }
+        result.nodes = std::move(found.nodes);
+        result.operands = std::move(found.operands);
+        result.written = std::move(found.written);
+        result.taken = std::move(found.taken);
+        return true;
+    }
+
+private:
+    bool match_step(int index, const ggml_tensor * node) {
+        const fusion_step & step = steps[std::size_t(index)];
+        if (found.nodes[std::size_t(index)] != nullptr) {
+            return found.nodes[std::size_t(index)] == node;
+        }
+        const int place = graph.find(node);
+        if (place < 0 || node->op != step.op || (step.kind != any_kind && kind_of(node) != step.kind)) {
+            return false;
+        }
+        found.nodes[std::size_t(index)] = node;
+        found.taken.push_back(place);
+        const fusion_match before = found;
+        if (match_sources(step, node, false)) {
+            return true;
+        }
+        found = before;
+        return (step.op == GGML_OP_ADD || step.op == GGML_OP_MUL) && match_sources(step, node, true);
+    }
+
+    bool match_sources(const fusion_step & step, const ggml_tensor * node, bool swapped) {
+        for (std::size_t i = 0; i < GGML_MAX_SRC; ++i) {
+            const ggml_tensor * source = node->src[i];
+            if (i >= step.sources.size()) {
+                if (source != nullptr) {
+                    return false;
+                }
+            } else if (source == nullptr || !match_source(step.sources[swapped && i < 2 ? 1 - i : i], source)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    bool match_source(const step_source & wanted, const ggml_tensor * source) {
+        const auto index = std::size_t(wanted.index);
+        if (wanted.what == step_source::kind::operand) {
+            if (found.operands.size() <= index) {
+                found.operands.resize(index + 1, nullptr);
+            }
+            if (found.operands[index] == nullptr) {
+                found.operands[index] = source;
+            }
+            return found.operands[index] == source;
+        }
+        while (wanted.reshaped && is_reshape(source)) {
+            const int place = graph.find(source);
+            if (place < 0) {
+                return false;
+            }
+            found.taken.push_back(place);
+            source = source->src[0];
+        }
+        return match_step(wanted.index, source);
+    }
+
+    static bool is_reshape(const ggml_tensor * t) {
+        return t->op == GGML_OP_RESHAPE ||
+               (t->op == GGML_OP_VIEW && t->src[0] != nullptr && t->view_offs == t->src[0]->view_offs && ggml_is_contiguous(t) &&
+                ggml_is_contiguous(t->src[0]) && ggml_nelements(t) == ggml_nelements(t->src[0]));
+    }
+
+    const graph_index & graph;
+    const std::vector<fusion_step> & steps;
+    fusion_match found;
+};
+
+const ggml_tensor * owner_of(const ggml_tensor * t) { return t->view_src ? t->view_src : t; }
+
+/// Nothing outside may read what is elided, nothing inside may read it but through the steps, and all of it is to be computed.
+bool uses_allow(const graph_index & graph, const fusion_match & match) {
+    for (const int place : match.taken) {
+        const ggml_tensor * node = graph.graph->nodes[place];
+        const bool empty = is_empty_op(node->op);
+        if (ggml_is_empty(node) || (!empty && (node->flags & GGML_TENSOR_FLAG_COMPUTE) == 0)) {
+            return false;
+        }
+        if (contains(match.written, node)) {
+            continue;
+        }
+        if ((node->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 || (node->view_src != nullptr && !empty)) {
+            return false;
+        }
+        int inside = 0;
+        for (const int other : match.taken) {
+            for (const ggml_tensor * source : graph.graph->nodes[other]->src) {
+                inside += source == node;
+            }
+        }
+        if (inside != ggml_node_get_use_count(graph.graph, place)) {
+            return false;
+        }
+    }
+    for (const ggml_tensor * each : match.operands) {
+        if (each == nullptr || ggml_is_empty(each)) {
+            return false;
+        }
+        const ggml_tensor * owner = owner_of(each);
+        if ((contains(match.nodes, owner) && !contains(match.written, owner)) || contains(match.nodes, each)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+struct range {
+    uintptr_t begin, end;
+
+    explicit range(const ggml_tensor * t) : begin(reinterpret_cast<uintptr_t>(t->data)), end(begin + ggml_nbytes(t)) {}
+    bool overlaps(const range & other) const { return begin < other.end && other.begin < end; }
+};
+
+/// Both have their n-th element in the same place, for every n.
+bool same_places(const ggml_tensor * a, const ggml_tensor * b) {
+    if (a->data != b->data || a->type != b->type || ggml_nelements(a) != ggml_nelements(b)) {
+        return false;
+    }
+    return ggml_are_same_layout(a, b) || (ggml_is_contiguous(a) && ggml_is_contiguous(b));
+}
+
+/// Sources of a node that are not made within the fusion.
+template <class Body>
+bool every_outer_source(const fusion_match & match, const ggml_tensor * node, const Body & holds) {
+    for (const ggml_tensor * source : node->src) {
+        if (source != nullptr && !contains(match.nodes, source) && !contains(match.nodes, owner_of(source)) && !holds(source)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/// The kernels read operands and write results in no particular order.
+bool operands_survive(const fusion_match & match) {
+    for (const ggml_tensor * result : match.written) {
+        const range written(result);
+        for (std::size_t i = 0; i < match.operands.size(); ++i) {
+            const ggml_tensor * each = match.operands[i];
+            if (written.overlaps(range(each)) && !((match.pattern->in_place >> i & 1) != 0 && same_places(result, each))) {
+                return false;
+            }
+        }
+        for (const ggml_tensor * other : match.written) {
+            if (other != result && written.overlaps(range(other))) {
+                return false;
+            }
+        }
+    }
+    // What would have been read after a step had written over it.
+    for (std::size_t i = 0; i < match.nodes.size(); ++i) {
+        const range made(match.nodes[i]);
+        for (std::size_t later = i + 1; later < match.nodes.size(); ++later) {
+            if (!every_outer_source(match, match.nodes[later], [&](const ggml_tensor * source) { return !made.overlaps(range(source)); })) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/// Nodes between the first and the last one of a fusion run before it does: none of them may depend on it, or write what it reads.
+bool can_wait(const graph_index & graph, const fusion_match & match, const std::vector<int> & places) {
+    const ggml_cgraph * g = graph.graph;
+    for (int between = match.taken.front() + 1; between < match.place(); ++between) {
+        const ggml_tensor * other = g->nodes[between];
+        if (is_empty_op(other->op) || ggml_is_empty(other) || (other->flags & GGML_TENSOR_FLAG_COMPUTE) == 0 ||
+            std::binary_search(match.taken.begin(), match.taken.end(), between) || places[std::size_t(between)] > match.place()) {
+            continue;
+        }
+        const range made(other);
+        for (const int place : match.taken) {
+            const ggml_tensor * node = g->nodes[place];
+            if (place > between || is_empty_op(node->op)) {
+                continue;
+            }
+            if (!every_outer_source(match, node, [&](const ggml_tensor * source) { return !made.overlaps(range(source)); })) {
+                return false;
+            }
+            if (!contains(match.written, node)) {
+                continue;
+            }
+            const range written(node);
+            if (written.overlaps(made)) {
+                return false;
+            }
+            for (const ggml_tensor * source : other->src) {
+                if (source != nullptr && !ggml_is_empty(source) && written.overlaps(range(source))) {
+                    return false;
+                }
+            }
+        }
+    }
+    return true;
+}
+
+bool all_have_memory(const ggml_cgraph * graph) {
+    for (int i = 0; i < graph->n_nodes; ++i) {
+        if (graph->nodes[i]->data == nullptr && !ggml_is_empty(graph->nodes[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+}  // namespace
+
+std::vector<fusion_match> find_fusions(const device_caps & caps, const settings & options, const ggml_cgraph * graph, fusion_stage stage) {
+    std::vector<fusion_match> result;
+    if (options.disabled.count("fusion") != 0 || !fusions_enabled() || (stage == fusion_stage::compute && !all_have_memory(graph))) {
+        return result;
+    }
+    const graph_index index(graph);
+    std::vector<int> places(std::size_t(graph->n_nodes));   // where each node runs
+    std::vector<bool> fused(places.size());
+    for (std::size_t i = 0; i < places.size(); ++i) {
+        places[i] = int(i);
+    }
+    for (const fusion_pattern * pattern : fusion_table()) {
+        if (options.disabled.count(pattern->name) != 0) {
+            continue;
+        }
+        for (int i = 0; i < graph->n_nodes; ++i) {
+            const ggml_tensor * node = graph->nodes[i];
+            if (fused[std::size_t(i)] || is_empty_op(node->op) || (!pattern->find && node->op != pattern->steps.back().op)) {
+                continue;
+            }
+            fusion_match match;
+            match.pattern = pattern;
+            if (!(pattern->find ? pattern->find(index, node, match) : step_matcher(index, *pattern).match(node, match))) {
+                continue;
+            }
+            std::sort(match.taken.begin(), match.taken.end());
+            match.taken.erase(std::unique(match.taken.begin(), match.taken.end()), match.taken.end());
+            if (std::any_of(match.taken.begin(), match.taken.end(), [&](int place) { return fused[std::size_t(place)]; }) ||
+                match.place() != i || !uses_allow(index, match) || !pattern->guard(caps, match)) {
+                continue;
+            }
+            if (stage == fusion_stage::compute && !(operands_survive(match) && can_wait(index, match, places))) {
+                continue;
+            }
+            for (const int place : match.taken) {
+                fused[std::size_t(place)] = true;
+                places[std::size_t(place)] = match.place();
+            }
+            result.push_back(std::move(match));
+        }
+    }
+    std::sort(result.begin(), result.end(), [](const fusion_match & a, const fusion_match & b) { return a.place() < b.place(); });
+    return result;
+}
+
+}  // namespace strata

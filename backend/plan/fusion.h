@@ -1,0 +1,104 @@
+// Fusions: several nodes of a graph computed by one launch, with the bits that a launch each would give.
+//
+// Every fusion is declared once, as a pattern in a file fuse_*.cpp, and listed in the table of fusion_table.cpp. graph_optimize and
+// graph_compute both ask find_fusions(), which reads that table alone, so they cannot disagree on what belongs together.
+//
+// A fusion runs where its last node stands. What it leaves out ("elided") is never written, so nothing else may read it: use counts,
+// OUTPUT flags and views are checked here for all patterns alike. So is memory: ggml's allocator may have given the memory of an operand
+// to a result, or to a node that now runs earlier than the fusion.
+#pragma once
+
+#include <initializer_list>
+#include <unordered_map>
+#include <vector>
+
+#include "ggml-impl.h"
+#include "ops/op.h"
+#include "runtime/settings.h"
+
+namespace strata {
+
+/// What a source of a step is: the result of an earlier step, or an operand of the fusion. The same operand number means the same tensor.
+struct step_source {
+    enum class kind : uint8_t { result, operand } what;
+    int index;
+    bool reshaped = false;   ///< may have another shape, of as many elements in the same order
+};
+constexpr step_source result_of(int step) { return {step_source::kind::result, step}; }
+constexpr step_source reshaped(int step) { return {step_source::kind::result, step, true}; }
+constexpr step_source operand(int number) { return {step_source::kind::operand, number}; }
+
+constexpr int any_kind = -1;
+
+/// A node of a pattern. Sources that it has beyond those listed must be absent. ADD and MUL match in either order of their sources.
+struct fusion_step {
+    ggml_op op;
+    std::vector<step_source> sources;
+    bool written = false;   ///< its result is written; that of the last step always is
+    int kind = any_kind;    ///< ggml_unary_op or ggml_glu_op
+};
+
+struct fusion_pattern;
+
+/// Nodes that one launch computes.
+struct fusion_match {
+    const fusion_pattern * pattern = nullptr;
+    std::vector<const ggml_tensor *> nodes;      ///< of the steps, in their order
+    std::vector<const ggml_tensor *> operands;
+    std::vector<const ggml_tensor *> written;    ///< those of `nodes` whose results are written; the last node is one of them
+    std::vector<int> taken;                      ///< places in the graph of the nodes and of the views between them, ascending
+
+    /// Where in the graph it runs.
+    int place() const { return taken.back(); }
+};
+
+/// A graph, and where its nodes stand.
+class graph_index {
+public:
+    explicit graph_index(const ggml_cgraph * graph);
+
+    /// The place of a node, or -1 if the graph does not have it.
+    int find(const ggml_tensor * node) const;
+
+    const ggml_cgraph * const graph;
+
+private:
+    std::unordered_map<const ggml_tensor *, int> places;
+};
+
+struct fusion_pattern {
+    const char * name;                           ///< its switch in STRATA_DISABLE, and its label in counts
+
+    /// In the order in which they are computed; the last one is the last node.
+    std::vector<fusion_step> steps;
+
+    /// Bit n: kernels read each element of operand n before they write to its place, so a result may have the same memory, element by element.
+    uint32_t in_place = 0;
+
+    /// True if the kernels compute exactly these types, shapes and strides. Tensors may have no data yet.
+    bool (*guard)(const device_caps & caps, const fusion_match & match) = nullptr;
+
+    /// Adds the launches.
+    void (*plan)(planner & plan, const fusion_match & match) = nullptr;
+
+    /// For patterns of no fixed number of nodes, instead of `steps`: fills nodes, operands, written and taken (in any order) of a match
+    /// whose last node is `last`; false if there is none. Use counts and memory are checked by the caller.
+    bool (*find)(const graph_index & graph, const ggml_tensor * last, fusion_match & match) = nullptr;
+};
+
+/// All patterns, those to be tried first at the front.
+const std::vector<const fusion_pattern *> & fusion_table();
+
+/// How much is known of the tensors.
+enum class fusion_stage {
+    optimize,   ///< no memory has been given out yet
+    compute,    ///< all tensors have their memory, which is checked
+};
+
+/// The fusions of a graph, in the order of their places; no node is in two of them.
+std::vector<fusion_match> find_fusions(const device_caps & caps, const settings & options, const ggml_cgraph * graph, fusion_stage stage);
+
+/// True if `op` computes nothing: NONE, VIEW, RESHAPE, PERMUTE, TRANSPOSE.
+bool is_empty_op(ggml_op op);
+
+}  // namespace strata

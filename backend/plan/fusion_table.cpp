@@ -1,0 +1,25 @@
+// Which fusions there are: those that take more nodes before those that are parts of them.
+#include "plan/fusion.h"
+
+namespace strata {
+
+extern const fusion_pattern norm_add_norm_fusion;      // fuse_norm.cpp
+extern const fusion_pattern add_norm_fusion;           // fuse_norm.cpp
+extern const fusion_pattern gated_norm_fusion;         // fuse_norm.cpp
+extern const fusion_pattern norm_mul_add_fusion;       // fuse_norm.cpp
+extern const fusion_pattern norm_mul_fusion;           // fuse_norm.cpp
+extern const fusion_pattern norm_scale_fusion;         // fuse_norm.cpp
+
+const std::vector<const fusion_pattern *> & fusion_table() {
+    static const std::vector<const fusion_pattern *> table = {
+        &norm_add_norm_fusion,
+        &add_norm_fusion,
+        &gated_norm_fusion,
+        &norm_mul_add_fusion,
+        &norm_mul_fusion,
+        &norm_scale_fusion,
+    };
+    return table;
+}
+
+}  // namespace strata

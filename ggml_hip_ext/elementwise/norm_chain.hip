@@ -1,0 +1,167 @@
+// RMS norms of f32 rows together with the pointwise ops around them. Sums are added in the order of norm.hip, and each op rounds as its own
+// kernel does: the same bits as one launch an op.
+#include "row_norm.h"
+#include "strata/args/norm_chain.h"
+
+namespace strata {
+
+enum class chain {
+    mul,        // norm(src) * weight
+    scale,      // norm(src) * scale + bias
+    mul_add,    // norm(src) * weight + other
+    mul_silu,   // norm(src) * weight * silu(other)
+    of_sum,     // sum = src + other, norm(sum) * weight
+    twice,      // sum = norm(src) * weight + other, norm(sum) * weight2
+};
+
+// The rows of the operands that belong together.
+struct chain_row {
+    float * dst, * sum;
+    const float * src, * weight, * other, * weight2;
+};
+
+STRATA_DEVICE chain_row find_row(const norm_chain_args & a, uint32_t row) {
+    const uint32_t rest = quotient(row, a.ne1), i1 = remainder(row, rest, a.ne1);
+    const uint32_t i3 = quotient(rest, a.ne2), i2 = remainder(rest, i3, a.ne2);
+    const auto at = [&](const row_operand & o) {
+        return reinterpret_cast<float *>(static_cast<char *>(o.data) + (i1 * o.stride[0] + i2 * o.stride[1] + i3 * o.stride[2]));
+    };
+    return {at(a.dst), at(a.sum), at(a.src), at(a.weight), at(a.other), at(a.weight2)};
+}
+
+// Elements e .. e+3 of what the first norm is taken of.
+template <chain Chain, bool Fours>
+STRATA_DEVICE float4v input(const norm_chain_args & a, const chain_row & at, uint32_t e) {
+    float4v v = load_part<Fours>(at.src, e, a.row);
+    if constexpr (Chain == chain::of_sum) {
+        v += load_part<Fours>(at.other, e, a.row);
+        store_part<Fours>(at.sum, e, a.row, v);
+    }
+    return v;
+}
+
+// What becomes of normalized elements e .. e+3.
+template <chain Chain, bool Fours>
+STRATA_DEVICE float4v output(const norm_chain_args & a, const chain_row & at, uint32_t e, float4v v) {
+    if constexpr (Chain == chain::scale) {
+        for (uint32_t i = 0; i < 4; i++) {
+            v[i] = fma(v[i], a.scale, a.bias);
+        }
+        return v;
+    }
+    v *= load_part<Fours>(at.weight, e, a.row);
+    if constexpr (Chain == chain::mul_add || Chain == chain::twice) {
+        v += load_part<Fours>(at.other, e, a.row);
+    } else if constexpr (Chain == chain::mul_silu) {
+        const float4v gate = load_part<Fours>(at.other, e, a.row);
+        for (uint32_t i = 0; i < 4; i++) {
+            v[i] *= silu(gate[i]);
+        }
+    }
+    return v;
+}
+
+// A wave a row, the row in registers: at most norm_wave_row elements.
+template <chain Chain, bool Fours>
+STRATA_DEVICE void chain_in_wave(const norm_chain_args & a) {
+    const uint32_t row = uniform(block_x() * norm_waves + thread_x() / wave_size);
+    if (row >= a.rows) {
+        return;
+    }
+    const chain_row at = find_row(a, row);
+    const uint32_t first = 4 * (thread_x() % wave_size);
+    float4v values[norm_wave_steps];
+    float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+    for (uint32_t k = 0; k < norm_wave_steps; k++) {
+        if (k * wave_step < a.row) {
+            values[k] = input<Chain, Fours>(a, at, first + k * wave_step);
+        }
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < norm_wave_steps; k++) {
+        if (k * wave_step < a.row) {
+            add_squares(sums, values[k]);
+        }
+    }
+    const float scale = rms_scale(wave_sum(lane_total(sums)), a.row, a.eps);
+    sums = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+    for (uint32_t k = 0; k < norm_wave_steps; k++) {
+        if (k * wave_step < a.row) {
+            const uint32_t e = first + k * wave_step;
+            const float4v v = output<Chain, Fours>(a, at, e, values[k] * scale);
+            if constexpr (Chain == chain::twice) {
+                store_part<Fours>(at.sum, e, a.row, v);
+                values[k] = v;
+                add_squares(sums, v);
+            } else {
+                store_part<Fours>(at.dst, e, a.row, v);
+            }
+        }
+    }
+    if constexpr (Chain == chain::twice) {
+        const float scale2 = rms_scale(wave_sum(lane_total(sums)), a.row, a.eps2);
+#pragma unroll
+        for (uint32_t k = 0; k < norm_wave_steps; k++) {
+            if (k * wave_step < a.row) {
+                const uint32_t e = first + k * wave_step;
+                store_part<Fours>(at.dst, e, a.row, values[k] * scale2 * load_part<Fours>(at.weight2, e, a.row));
+            }
+        }
+    }
+}
+
+// A workgroup a row, read once for each norm and once more: any length. What a work-item has written it reads again itself.
+template <chain Chain, bool Fours>
+STRATA_DEVICE void chain_in_block(const norm_chain_args & a, float * parts) {
+    const chain_row at = find_row(a, block_x());
+    const uint32_t first = 4 * thread_x();
+    float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (uint32_t e = first; e < a.row; e += block_step) {
+        add_squares(sums, input<Chain, Fours>(a, at, e));
+    }
+    const float scale = rms_scale(block_sum<norm_waves>(lane_total(sums), parts), a.row, a.eps);
+    const float * const source = Chain == chain::of_sum ? at.sum : at.src;
+    sums = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (uint32_t e = first; e < a.row; e += block_step) {
+        const float4v v = output<Chain, Fours>(a, at, e, load_part<Fours>(source, e, a.row) * scale);
+        if constexpr (Chain == chain::twice) {
+            store_part<Fours>(at.sum, e, a.row, v);
+            add_squares(sums, v);
+        } else {
+            store_part<Fours>(at.dst, e, a.row, v);
+        }
+    }
+    if constexpr (Chain == chain::twice) {
+        const float scale2 = rms_scale(block_sum<norm_waves>(lane_total(sums), parts + norm_waves), a.row, a.eps2);
+        for (uint32_t e = first; e < a.row; e += block_step) {
+            const float4v v = load_part<Fours>(at.sum, e, a.row) * scale2;
+            store_part<Fours>(at.dst, e, a.row, v * load_part<Fours>(at.weight2, e, a.row));
+        }
+    }
+}
+
+}  // namespace strata
+
+using namespace strata;
+
+// The kernels with 4 at the end of their names take rows of a multiple of four elements.
+#define NORM_CHAIN(name)                                                                                               \
+    STRATA_KERNEL(norm_block) void norm_##name##_wave(norm_chain_args a) { chain_in_wave<chain::name, false>(a); }     \
+    STRATA_KERNEL(norm_block) void norm_##name##_wave4(norm_chain_args a) { chain_in_wave<chain::name, true>(a); }     \
+    STRATA_KERNEL(norm_block) void norm_##name##_row(norm_chain_args a) {                                              \
+        __shared__ float parts[2 * norm_waves];                                                                        \
+        chain_in_block<chain::name, false>(a, parts);                                                                  \
+    }                                                                                                                  \
+    STRATA_KERNEL(norm_block) void norm_##name##_row4(norm_chain_args a) {                                             \
+        __shared__ float parts[2 * norm_waves];                                                                        \
+        chain_in_block<chain::name, true>(a, parts);                                                                   \
+    }
+
+NORM_CHAIN(mul)
+NORM_CHAIN(scale)
+NORM_CHAIN(mul_add)
+NORM_CHAIN(mul_silu)
+NORM_CHAIN(of_sum)
+NORM_CHAIN(twice)

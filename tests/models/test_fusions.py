@@ -1,0 +1,73 @@
+"""Whole models with every fusion on against every fusion off: the same logits, bit for bit. Toys of qwen35 and qwen35moe (toys.py), and the
+small random models that test-llama-archs makes."""
+import functools
+import pathlib
+
+import numpy as np
+import pytest
+
+import scoring
+import toys
+from conftest import DEVICE
+from support.fusions import counted, fusions
+from support.tools import run_tool
+
+PROMPT, WRITTEN = 40, 4
+ARCHITECTURES = ["llama", "qwen3", "qwen3moe", "gemma3", "gpt-oss", "qwen3next"]
+TYPES = ["q8_0", "q4_K"]
+
+# Which fusions a decode of the toys must meet, so that none is lost unseen.
+DECODED = {
+    "qwen35": {"add_rms_norm_mul", "gated_rms_norm", "rms_norm_mul", "rms_norm_scale", "shared_q8_1"},
+    "qwen35moe": {"add_rms_norm_mul", "gated_rms_norm", "rms_norm_mul", "rms_norm_scale", "shared_q8_1"},
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """made(architecture, type of the weights or None): the path of a model."""
+    folder = tmp_path_factory.mktemp("models")
+
+    @functools.cache
+    def get(name: str, kind: "str | None") -> pathlib.Path:
+        if kind is not None:
+            path = folder / f"{name}-{kind}.gguf"
+            toys.write(path, toys.SHAPES[name], kind)
+            return path
+        own = folder / name
+        own.mkdir()
+        result = run_tool("test-llama-archs", "-a", name, "-s", 1234, "-o", own, timeout=300)
+        files = sorted(own.glob("*.gguf"))
+        assert files, result.stdout[-2000:]
+        return files[0]
+
+    return get
+
+
+def run(path: pathlib.Path, fused: bool, flash_attn: bool, n_seq: int):
+    """(the bytes of all logits, of prompts at once and of tokens one by one; how often fusions were applied to the latter)"""
+    model = scoring.Model(str(path), DEVICE)
+    tokens = np.random.default_rng(5).integers(0, model.n_vocab, (n_seq, PROMPT + WRITTEN)).tolist()
+    with fusions(fused):
+        context = model.context(256 * n_seq, 512, flash_attn, n_seq)
+        try:
+            logits = [context.decode([(row[p], p, s) for s, row in enumerate(tokens) for p in range(PROMPT)]).tobytes()]
+            with counted() as applied:
+                for p in range(PROMPT, PROMPT + WRITTEN):
+                    logits.append(context.decode([(row[p], p, s) for s, row in enumerate(tokens)]).tobytes())
+        finally:
+            context.close()
+            model.close()
+    return logits, applied
+
+
+@pytest.mark.parametrize("name,kind", [*((name, kind) for name in toys.SHAPES for kind in TYPES), *((name, None) for name in ARCHITECTURES)])
+@pytest.mark.parametrize("flash_attn,n_seq", [(True, 1), (False, 1), (True, 3)])
+def test_logits(made, name, kind, flash_attn, n_seq):
+    path = made(name, kind)
+    wanted, applied = run(path, False, flash_attn, n_seq)
+    assert not applied
+    got, applied = run(path, True, flash_attn, n_seq)
+    print(f"{name} {kind}: {dict(applied)}")
+    assert got == wanted
+    assert applied.keys() >= DECODED.get(name, set())

@@ -1,0 +1,112 @@
+"""Graphs with fusions on and off, in memory that is laid out in different ways.
+
+    results, applied = compute(build, inputs, memory="scheduled")     # applied: {"rms_norm_mul": 1}
+    expected, _ = compute(build, inputs, fused=False)
+"""
+import collections
+import contextlib
+import json
+
+from .ggml import counter, device, ffi, lib, plugin
+from .ops import Graph
+
+MEMORY = ("apart", "packed", "scheduled")
+"""Every tensor has memory of its own; as ggml's allocator packs a graph it knows nothing more of; as its scheduler does, after it has
+asked the backend what belongs together."""
+
+
+def _entry(name: str, signature: str):
+    registry = lib.ggml_backend_dev_backend_reg(device())
+    address = lib.ggml_backend_reg_get_proc_address(registry, f"ggml_backend_fusion_{name}".encode())
+    assert address != ffi.NULL, name
+    return ffi.cast(signature, address)
+
+
+@contextlib.contextmanager
+def fusions(on: bool):
+    """Switches all fusions of the process as llama.cpp's test-fusion does."""
+    handle = _entry("get", "void * (*)(ggml_backend_dev_t)")(device())
+    set_enabled = _entry("set_enabled", "void (*)(void *, bool)")
+    set_enabled(handle, on)
+    try:
+        yield
+    finally:
+        set_enabled(handle, True)
+
+
+def names() -> list[str]:
+    """The labels of all fusions, as test-fusion sees them."""
+    handle = _entry("get", "void * (*)(ggml_backend_dev_t)")(device())
+    stats = _entry("stats_get", "int (*)(void *, const char **, uint64_t *, int)")
+    count = stats(handle, ffi.NULL, ffi.NULL, 0)
+    labels, values = ffi.new("const char *[]", count), ffi.new("uint64_t[]", count)
+    assert stats(handle, labels, values, count) == count
+    return [ffi.string(label).decode() for label in labels]
+
+
+def switches() -> dict[str, bool]:
+    """The switches that the plugin knows, and whether each is on."""
+    return json.loads(ffi.string(plugin().strata_hip_device_json()))["switches"]
+
+
+@contextlib.contextmanager
+def counted():
+    """Yields a Counter that holds afterwards how often each fusion was applied."""
+    before = {name: counter("fusion." + name) for name in names()}
+    result = collections.Counter()
+    yield result
+    result.update({name: counter("fusion." + name) - value for name, value in before.items() if counter("fusion." + name) > value})
+
+
+def compute(build, inputs, memory: str = "apart", fused: bool = True, backend=None):
+    """([the bytes of each output], how often each fusion was applied) of what build(graph, *tensors) returns, a tuple of tensors.
+    Whatever is not written stays NaN."""
+    with fusions(fused), Graph() as g:
+        if backend is not None:
+            g.backend = backend
+        outputs = build(g, *[g.input(data) for data in inputs])
+        with counted() as applied:
+            if memory == "apart":
+                g.run(*outputs)
+                results = [g.raw(tensor).tobytes() for tensor in outputs]
+            else:
+                results = (_packed if memory == "packed" else _scheduled)(g, outputs)
+    return results, applied
+
+
+def _finish(g: Graph, graph, outputs, run):
+    owners = {id: tensor for tensor in outputs for id in [(tensor.view_src or tensor).buffer]}
+    for buffer in owners:
+        lib.ggml_backend_buffer_clear(buffer, 0xFF)
+    for tensor, data in g._inputs:
+        g.set(tensor, data)
+    assert run() == lib.GGML_STATUS_SUCCESS
+    return [g.raw(tensor).tobytes() for tensor in outputs]
+
+
+def _packed(g: Graph, outputs):
+    for tensor in outputs:
+        lib.ggml_set_output(tensor)
+    graph = g.graph(*outputs)
+    allocator = lib.ggml_gallocr_new(lib.ggml_backend_get_default_buffer_type(g.backend))
+    try:
+        assert lib.ggml_gallocr_alloc_graph(allocator, graph)
+        return _finish(g, graph, outputs, lambda: lib.ggml_backend_graph_compute(g.backend, graph))
+    finally:
+        lib.ggml_gallocr_free(allocator)
+
+
+def _scheduled(g: Graph, outputs):
+    for tensor in outputs:
+        lib.ggml_set_output(tensor)
+    graph = g.graph(*outputs)
+    cpu = lib.ggml_backend_init_by_name(b"CPU", ffi.NULL)
+    scheduler = lib.ggml_backend_sched_new([g.backend, cpu], ffi.NULL, 2, 1024, False, False)
+    try:
+        for tensor, _ in g._inputs:
+            lib.ggml_backend_sched_set_tensor_backend(scheduler, tensor, g.backend)
+        assert lib.ggml_backend_sched_alloc_graph(scheduler, graph)
+        return _finish(g, graph, outputs, lambda: lib.ggml_backend_sched_graph_compute(scheduler, graph))
+    finally:
+        lib.ggml_backend_sched_free(scheduler)
+        lib.ggml_backend_free(cpu)
