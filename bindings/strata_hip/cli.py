@@ -1,10 +1,11 @@
 """The command `strata-hip`."""
 import argparse
+import itertools
 import re
 import signal
 import sys
 import textwrap
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 from .errors import StrataError
 
@@ -29,7 +30,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 def parse(arguments: List[str]) -> argparse.Namespace:
     """The command line's options. A value like the -1,0 of `-ngl -1,0`, or a prompt that begins with a dash, would look like a flag: it
-    is tied to its own. What follows -- is another program's."""
+    is tied to its own. What follows -- is another program's, and so is what follows a command that runs one, but for our own flags."""
+    if arguments and arguments[0] in RUN_ANOTHER:
+        ours, theirs = split(arguments[1:])
+        return parser().parse_args([arguments[0], *ours], argparse.Namespace(arguments=theirs))
     end = arguments.index("--") if "--" in arguments else len(arguments)
     tied: List[str] = []
     for argument in arguments[:end]:
@@ -41,12 +45,29 @@ def parse(arguments: List[str]) -> argparse.Namespace:
     return parser().parse_args(tied + arguments[end:])
 
 
+RUN_ANOTHER = ("serve", "rpc-server")
+
+
+def split(arguments: List[str]) -> Tuple[List[str], List[str]]:
+    """Of the arguments of a command in RUN_ANOTHER: (ours, the other program's). argparse would take -hf for -h."""
+    ours, theirs = [], []
+    rest = iter(arguments)
+    for argument in rest:
+        if argument == "--runtime":
+            ours += [argument, *itertools.islice(rest, 1)]
+        else:
+            (ours if argument in ("-h", "--help") or argument.startswith("--runtime=") else theirs).append(argument)
+    return ours, theirs
+
+
 def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(prog="strata-hip", description="llama.cpp on AMD Strix Halo (gfx1151), or on its emulator.")
     root.add_argument("--version", action=_Version, nargs=0, help="show the version and what it was built from")
     commands = root.add_subparsers(required=True, metavar="COMMAND")
     _devices_parser(commands)
     _run_parser(commands)
+    _serve_parser(commands)
+    _rpc_server_parser(commands)
     _bench_parser(commands)
     _ops_parser(commands)
     _bench_ops_parser(commands)
@@ -144,6 +165,39 @@ def _run_parser(commands) -> None:
 def _run(options: argparse.Namespace) -> None:
     from . import run
     run.run(options)
+
+
+# serve, rpc-server
+
+def _serve_parser(commands) -> None:
+    command = commands.add_parser(
+        "serve", usage="%(prog)s [-h] [--runtime {auto,hip,emulator}] -m FILE [llama-server's flags]",
+        help="llama-server on the device: an OpenAI-compatible server, and llama.cpp's own endpoints",
+        description="Runs llama.cpp's own llama-server with the model on our device, and says when it is ready. All flags but the two below "
+                    "are llama-server's, which --usage lists; so are its LLAMA_ARG_... variables.")
+    _runtime_argument(command)
+    command.set_defaults(command=_serve)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from . import serve
+    return serve.run(options.arguments, options.runtime)
+
+
+def _rpc_server_parser(commands) -> None:
+    command = commands.add_parser(
+        "rpc-server", usage="%(prog)s [-h] [--runtime {auto,hip,emulator}] [-H HOST] [-p PORT] [ggml-rpc-server's flags]",
+        help="offer the device to llama.cpp on another machine",
+        description="Runs llama.cpp's own ggml-rpc-server with our device. Its flags: -H/--host HOST (127.0.0.1), -p/--port PORT (50052), "
+                    "-d/--device LIST (STRATA0), -t/--threads N, of the CPU, -c/--cache: keep weights on disk. It is not protected: use it "
+                    "in a network that you trust. The other machine names it: strata-hip serve --rpc HOST:PORT.")
+    _runtime_argument(command)
+    command.set_defaults(command=_rpc_server)
+
+
+def _rpc_server(options: argparse.Namespace) -> int:
+    from . import rpc
+    return rpc.run(options.arguments, options.runtime)
 
 
 # bench

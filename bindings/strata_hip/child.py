@@ -1,0 +1,115 @@
+"""A long-lived program of llama.cpp that this process stands for: its device, its signals, its exit code, and when it is ready."""
+import collections
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import Callable, Deque, Dict, Iterator, List, Optional, Sequence
+
+import psutil
+
+from . import plugin
+from .errors import DeviceError, StrataError
+
+DEVICE = "STRATA0"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+LAST_LINES = 12
+_PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
+
+
+def value_of(flags: Sequence[str], variable: Optional[str], arguments: Sequence[str]) -> Optional[str]:
+    """The value that a program is given for a flag on its command line, where the last one counts, or else by an environment variable;
+    None if by neither."""
+    given = [value for flag, value in zip(arguments, [*arguments[1:], ""]) if flag.replace("_", "-") in flags]
+    return given[-1] if given else os.environ.get(variable) if variable else None
+
+
+def environment(devices: Optional[str], runtime: Optional[str]) -> Dict[str, str]:
+    """The environment in which a program finds this backend's device.
+
+    devices: the comma separated names of the devices that it is to use; None: its own choice. If ours is not among them the environment
+    is as it is. runtime: as for plugin.load(). Raises DeviceError if there is no such device."""
+    if devices is not None and DEVICE not in devices.split(","):
+        return dict(os.environ)
+    return dict(os.environ, STRATA_RUNTIME=_runtime(runtime), GGML_BACKEND_PATH=str(plugin.library_folder() / plugin.PLUGIN))
+
+
+def _runtime(wanted: Optional[str]) -> str:
+    """"hip" or "emulator". The device is looked for in another process: this one would hold it for as long as the program runs."""
+    command = [sys.executable, "-m", "strata_hip.cli", "devices", "--json", *(["--runtime", wanted] if wanted else [])]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode != 0:
+        raise DeviceError(result.stderr.strip().removeprefix("strata-hip: "))
+    return str(json.loads(result.stdout)["runtime"])
+
+
+def listening(process: int) -> List[str]:
+    """What a process listens on: "127.0.0.1:8080", "[::]:8080", or the path of a socket."""
+    found = []
+    with contextlib.suppress(psutil.Error):
+        of = psutil.Process(process)
+        for each in of.net_connections("tcp"):
+            if each.status == psutil.CONN_LISTEN:
+                host = f"[{each.laddr.ip}]" if ":" in each.laddr.ip else each.laddr.ip
+                found.append(f"{host}:{each.laddr.port}")
+        found += [each.laddr for each in of.net_connections("unix") if each.laddr]
+    return found
+
+
+def run(command: List[str], environment: Dict[str, str], ready: Callable[[int], Optional[str]]) -> int:
+    """Runs a program until it ends. Signals that this process gets are passed on; if this one is killed the program is too.
+
+    ready: is called with the program's process id every now and then until it returns what is to be told; None: not yet.
+    Returns the exit code, 128 + N after signal N. Raises StrataError, with the program's last lines, if it cannot be started or ends with
+    an exit code other than 0 before it is ready, unless by a signal."""
+    name = os.path.basename(command[0])
+    prctl = ctypes.CDLL(None).prctl
+    try:
+        # Of a session of its own: Ctrl-C on a terminal would reach it twice, which it takes for a demand to end at once.
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, start_new_session=True,
+                                   preexec_fn=lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL))
+    except OSError as error:
+        raise StrataError(f"{command[0]} cannot be started: {error.strerror}") from None
+    last: Deque[str] = collections.deque(maxlen=LAST_LINES)
+    with _passing_signals_on(process):
+        reader = threading.Thread(target=_pass_on, args=(process, last))
+        reader.start()
+        told = None
+        while process.poll() is None:
+            told = told or _tell(name, ready(process.pid))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(None if told else 0.1)
+        reader.join()
+    if process.returncode > 0 and not told:
+        raise StrataError(f"{name} ended with exit code {process.returncode} before it was ready; its last lines:\n{''.join(last).rstrip()}")
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def _tell(name: str, what: Optional[str]) -> Optional[str]:
+    if what:
+        print(f"strata-hip: {name} is ready: {what}", file=sys.stderr, flush=True)
+    return what
+
+
+def _pass_on(process: "subprocess.Popen[bytes]", last: Deque[str]) -> None:
+    """The program's stderr goes to ours, and its last lines are kept."""
+    assert process.stderr
+    for line in process.stderr:
+        last.append(line.decode("utf-8", "replace"))
+        with contextlib.suppress(OSError):  # nobody reads ours any more; the program goes on
+            sys.stderr.buffer.write(line)
+            sys.stderr.buffer.flush()
+
+
+@contextlib.contextmanager
+def _passing_signals_on(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    before = {each: signal.signal(each, lambda number, _: process.send_signal(number)) for each in SIGNALS}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

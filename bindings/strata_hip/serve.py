@@ -1,0 +1,53 @@
+"""`strata-hip serve`: llama.cpp's own server on this backend's device."""
+import http.client
+import socket
+from typing import List, Optional
+
+from . import child
+from .tools import tools
+
+PROGRAM = "llama-server"
+
+
+def run(arguments: List[str], runtime: Optional[str] = None) -> int:
+    """Runs llama-server until it ends.
+
+    arguments: its own flags. The model computes on our device unless they, or the variable LLAMA_ARG_DEVICE, name others; with --rpc
+    llama-server shares it out over those of all servers and ours.
+    runtime: as for plugin.load(). Returns the exit code. Raises DeviceError if there is no such device, StrataError if llama-server is not
+    there or does not start."""
+    devices = child.value_of(("-dev", "--device"), "LLAMA_ARG_DEVICE", arguments)
+    remote = child.value_of(("--rpc",), "LLAMA_ARG_RPC", arguments)
+    environment = child.environment(devices, runtime)
+    program, = tools(PROGRAM)
+    chosen = ["--device", child.DEVICE] if devices is None and remote is None else []
+    prefix = child.value_of(("--api-prefix",), "LLAMA_ARG_API_PREFIX", arguments) or ""
+    return child.run([str(program), *chosen, *arguments], environment, lambda process: _ready(process, prefix))
+
+
+def _ready(process: int, prefix: str) -> Optional[str]:
+    """The server's address once its model is loaded."""
+    for address in child.listening(process):
+        if healthy(address, prefix):
+            return f"unix:{address}{prefix}" if is_path(address) else f"http://{address}{prefix}"
+    return None
+
+
+def is_path(address: str) -> bool:
+    """Whether llama-server takes an address for the path of a socket."""
+    return address.endswith(".sock")
+
+
+def healthy(address: str, prefix: str = "") -> bool:
+    """Whether the server at "host:port", or at the path of a socket, answers that it is ready."""
+    connection = http.client.HTTPConnection("localhost" if is_path(address) else address, timeout=5)
+    try:
+        if is_path(address):
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.connect(address)
+        connection.request("GET", f"{prefix}/health")
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
