@@ -112,12 +112,15 @@ def values(name: str, shape: Tuple[int, ...], kind: str, seed: int) -> np.ndarra
     return (scale / np.sqrt(shape[-1]) * rng.standard_normal(shape)).astype(np.float32)
 
 
-def write(path: pathlib.Path, shape: Shape, kind: str, seed: int = 1) -> None:
-    """Writes the toy with its matrices in the type of that name (ggml's: "q4_K", "iq2_xs" ...)."""
+def write(path: pathlib.Path, shape: Shape, kind: str, seed: int = 1, text: bool = False) -> None:
+    """Writes the toy with its matrices in the type of that name (ggml's: "q4_K", "iq2_xs" ...). text: it reads text, and writes nothing
+    but printable ASCII; at least 354 tokens."""
     writer = gguf.GGUFWriter(path, shape.arch)
-    add_metadata(writer, shape)
+    add_metadata(writer, shape, text)
     for name, dimensions, role in tensors(shape):
         data = values(name, dimensions, role, seed)
+        if text and name == "output.weight":
+            data[:FIRST_CHARACTER] = 0  # never the likeliest of so many
         if role in QUANTIZED:
             writer.add_tensor(name, quantize(data, kind), raw_dtype=gguf.GGMLQuantizationType[kind.upper()])
         else:
@@ -128,7 +131,7 @@ def write(path: pathlib.Path, shape: Shape, kind: str, seed: int = 1) -> None:
     writer.close()
 
 
-def add_metadata(writer: gguf.GGUFWriter, shape: Shape) -> None:
+def add_metadata(writer: gguf.GGUFWriter, shape: Shape, text: bool = False) -> None:
     """The keys that llama.cpp needs to load a model of this shape."""
     writer.add_context_length(4096)
     writer.add_embedding_length(shape.n_embd)
@@ -153,7 +156,7 @@ def add_metadata(writer: gguf.GGUFWriter, shape: Shape) -> None:
         writer.add_expert_used_count(shape.n_used)
         writer.add_expert_feed_forward_length(shape.n_ff_expert)
         writer.add_expert_shared_feed_forward_length(shape.n_ff_shared)
-    add_vocabulary(writer, shape.n_vocab)
+    (add_characters if text else add_vocabulary)(writer, shape.n_vocab)
 
 
 def add_vocabulary(writer: gguf.GGUFWriter, n_vocab: int) -> None:
@@ -163,3 +166,26 @@ def add_vocabulary(writer: gguf.GGUFWriter, n_vocab: int) -> None:
     writer.add_token_list([f"tok_{i}" for i in range(n_vocab)])
     writer.add_token_scores([0.0] * n_vocab)
     writer.add_bos_token_id(1)
+
+
+CONTROL = ["<unk>", "<s>", "</s>"]
+FIRST_CHARACTER = len(CONTROL) + 256
+PRINTABLE = [chr(code) for code in range(32, 127)]
+CHAT = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}assistant:"
+
+
+def add_characters(writer: gguf.GGUFWriter, n_vocab: int) -> None:
+    """A token for each byte, for each printable character of ASCII, and for pairs of letters, as many as there is room for."""
+    pairs = [a + b for a in "etaoinshr" for b in "etaoinshr"][:n_vocab - FIRST_CHARACTER - len(PRINTABLE)]
+    tokens = [*CONTROL, *(f"<0x{byte:02X}>" for byte in range(256)), *PRINTABLE, *pairs]
+    tokens[tokens.index(" ")] = "\u2581"
+    kinds = [gguf.TokenType.UNKNOWN, gguf.TokenType.CONTROL, gguf.TokenType.CONTROL] + [gguf.TokenType.BYTE] * 256
+    writer.add_vocab_size(n_vocab)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    writer.add_token_scores([-float(i) for i in range(len(tokens))])
+    writer.add_token_types([*kinds, *([gguf.TokenType.NORMAL] * (len(tokens) - len(kinds)))])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_add_space_prefix(False)
+    writer.add_chat_template(CHAT)
