@@ -12,5 +12,11 @@ if(NOT STRATA_LLAMA_CPP)
     set(STRATA_LLAMA_CPP "${_path}" CACHE PATH "llama.cpp of the pinned llama-cpp-python source distribution" FORCE)
 endif()
 
+file(STRINGS "${STRATA_LLAMA_CPP}/ggml/CMakeLists.txt" _version_lines REGEX "^set\\(GGML_VERSION_(MAJOR|MINOR|PATCH) ")
+string(REGEX REPLACE "[^0-9;]" "" _version "${_version_lines}")
+list(JOIN _version "." STRATA_GGML_VERSION)
+file(STRINGS "${CMAKE_CURRENT_SOURCE_DIR}/scripts/fetch_sources.py" _pin REGEX "^VERSION = ")
+string(REGEX REPLACE "[^0-9.]" "" STRATA_LLAMA_CPP_PYTHON_VERSION "${_pin}")
+
 add_library(ggml_headers INTERFACE)
 target_include_directories(ggml_headers SYSTEM INTERFACE "${STRATA_LLAMA_CPP}/ggml/include" "${STRATA_LLAMA_CPP}/ggml/src")

@@ -28,8 +28,11 @@ else
     need clang-19 lld-19
 fi
 
-# The emulator decodes with LLVM's disassembler.
-[ -e /usr/lib/llvm-19/include/llvm-c/Disassembler.h ] || need llvm-19-dev
+# The emulator decodes with LLVM's disassembler, which is linked statically, with what it unpacks debug sections with.
+[ -e /usr/lib/llvm-19/lib/libLLVMAMDGPUDisassembler.a ] || need llvm-19-dev
+have_library() { [ -e "$("${clang:-cc}" -print-file-name="$1")" ]; }
+have_library libz.a || need zlib1g-dev
+have_library libzstd.a || need libzstd-dev
 
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ] && have apt-get; then

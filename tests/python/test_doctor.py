@@ -99,7 +99,7 @@ def test_the_whole_command_on_a_good_machine(machine, hip, tmp_path):
     machine(strix_halo())
     done = run("--root", tmp_path, STRATA_HIP_LIBRARY=str(hip), FAKE_HIP_VERSION="60400000")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[0] == "ok   GPU                   gfx1151 (40 compute units)"
+    assert done.stdout.splitlines()[0] == "ok   GPU                  gfx1151 (40 compute units)"
     assert done.stdout.endswith(", 0 bad: ready\n") and "for gfx1151" in done.stdout and f"{hip}, HIP 6.4" in done.stdout
 
 
