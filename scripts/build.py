@@ -15,10 +15,10 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 LOGS = ROOT / "build" / "logs"
 STAMPS = VENV / "strata-hip"
-BUILD_TOOLS = ["scikit-build-core>=1.0,<2", "cmake>=3.25", "ninja>=1.11"]
+BUILD_TOOLS = ["scikit-build-core>=1.0,<2", "auditwheel>=6.2,<7", "cmake>=3.25", "ninja>=1.11"]
 # What the installed package is made from.
-SOURCES = ["pyproject.toml", "CMakeLists.txt", "LICENSE", "README.md", "cmake", "backend", "ggml_hip_ext", "bindings",
-           "scripts/fetch_sources.py"]
+SOURCES = ["pyproject.toml", "CMakeLists.txt", "LICENSE", "licenses", "README.md", "cmake", "backend", "ggml_hip_ext", "bindings",
+           "scripts/fetch_sources.py", "scripts/wheel"]
 SWITCHES = ["STRATA_WERROR", "STRATA_TARGETS", "STRATA_CLANG", "ROCM_PATH", "CC", "CXX", "CMAKE_ARGS"]
 
 
@@ -77,9 +77,11 @@ def install_package() -> None:
     if current("package", state):
         return
     arguments = ["install", "-v", "--no-build-isolation", f"{ROOT}[test]"]
-    # Always given: the build tree remembers what an earlier run set.
-    for name, default in (("STRATA_WERROR", "OFF"), ("STRATA_TARGETS", "gfx1151")):
-        arguments += ["--config-settings", f"cmake.define.{name}={os.environ.get(name) or default}"]
+    # Always given: the build tree remembers what an earlier run set. Programs of llama.cpp are for wheels; here scripts/build_tools.py
+    # builds those that are asked for.
+    for name, value in (("STRATA_WERROR", os.environ.get("STRATA_WERROR") or "OFF"),
+                        ("STRATA_TARGETS", os.environ.get("STRATA_TARGETS") or "gfx1151"), ("STRATA_TOOLS", "OFF")):
+        arguments += ["--config-settings", f"cmake.define.{name}={value}"]
     # The version stays the same while the sources change, so pip must be told to replace what is there.
     subprocess.run([PYTHON, "-m", "pip", "uninstall", "-y", "-q", "strata-hip"], stderr=subprocess.DEVNULL, check=False)
     environment = dict(os.environ, PATH=f"{VENV / 'bin'}{os.pathsep}{os.environ['PATH']}")

@@ -4,7 +4,7 @@
     build_tools.py test-backend-ops       a minute
     build_tools.py test-llama-archs ...   the first of those that need llama.cpp's common code: three minutes on 2 cores
     build_tools.py llama-server           half a minute more; without the pages for a browser, which are not in the sources
-    build_tools.py --pack FOLDER          those of the wheel into a folder, for strata_hip/tools beside any llama_cpp
+    build_tools.py --pack FOLDER          those of the wheel into a folder, for strata_hip/bin beside any llama_cpp
 
 What is built stays in the cache (see fetch_sources.py), in a folder named by a hash of sources, compiler, flags and libraries; the objects
 in one that the next such hash can use. test-backend-ops is built from its source as the series in patches/ changes it, all else as it is.
@@ -87,7 +87,7 @@ def build(*tools: str) -> "list[pathlib.Path]":
 
 
 def pack(folder: pathlib.Path) -> None:
-    """Builds the tools of the wheel into a folder that holds nothing else, linked so that they find llama_cpp/lib from strata_hip/tools of
+    """Builds the tools of the wheel into a folder that holds nothing else, linked so that they find llama_cpp/lib from strata_hip/bin of
     the same environment."""
     _, objects = folders()
     shutil.rmtree(folder, ignore_errors=True)
