@@ -4,7 +4,7 @@
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(STRATA_TOOLS_FOLDER "${CMAKE_BINARY_DIR}/tools")
 add_custom_target(tools ALL
-    COMMAND "${CMAKE_COMMAND}" -E env "STRATA_CLANG=${STRATA_DEVICE_CLANG}"
+    COMMAND "${CMAKE_COMMAND}" -E env "STRATA_CLANG=${STRATA_DEVICE_CLANG}" "CMAKE=${CMAKE_COMMAND}" "NINJA=${CMAKE_MAKE_PROGRAM}"
             "${Python3_EXECUTABLE}" "${CMAKE_SOURCE_DIR}/scripts/build_tools.py" --pack "${STRATA_TOOLS_FOLDER}"
     COMMENT "llama.cpp's programs"
     USES_TERMINAL

@@ -45,7 +45,9 @@ def compiler() -> str:
 
 
 def build_program(name: str) -> str:
-    """cmake or ninja: those of the Python environment this runs in, else those on the path."""
+    """cmake or ninja: what $CMAKE or $NINJA name, else those of the Python environment this runs in, else those on the path."""
+    if given := os.environ.get(name.upper()):
+        return given
     path = os.pathsep.join([str(pathlib.Path(sys.prefix) / "bin"), os.environ.get("PATH", "")])
     found = shutil.which(name, path=path)
     if found is None:
