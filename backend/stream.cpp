@@ -114,7 +114,8 @@ ggml_status graph_compute(ggml_backend_t backend, ggml_cgraph * graph) {
 /// Keeps the operands of fusions until these run, so that the allocator does not give their memory to a result, or to a node between.
 void graph_optimize(ggml_backend_t backend, ggml_cgraph * graph, ggml_backend_graph_optimize_params * params) {
     guarded([&] {
-        for (const fusion_match & match : find_fusions(of(backend).work.device.caps, of(backend).runner.switches(), graph, fusion_stage::optimize)) {
+        const fusion_target target = {of(backend).work.device.caps, of(backend).runner.switches()};
+        for (const fusion_match & match : find_fusions(target, graph, fusion_stage::optimize)) {
             for (const ggml_tensor * each : match.operands) {
                 const ggml_tensor * owner = each->view_src ? each->view_src : each;
                 if (owner->buffer == nullptr) {  // weights and caches have their own for good

@@ -30,7 +30,7 @@ FLAGS = "-O1 -w"
 LIBRARIES = ["libggml.so.0", "libggml-base.so.0", "libggml-cpu.so.0", "libllama.so.0", "libmtmd.so.0"]
 SHARED_LIBRARIES = ["strata-preload", "ggml-rpc"]
 TOOLS = [*SHARED_LIBRARIES, "test-backend-ops", "test-llama-archs", "test-recurrent-state-rollback", "test-save-load-state",
-         "test-backend-sampler", "test-export-graph-ops", "llama-bench", "llama-server", "ggml-rpc-server"]
+         "test-backend-sampler", "test-export-graph-ops", "test-fusion", "llama-bench", "llama-server", "ggml-rpc-server"]
 PACKED = [*SHARED_LIBRARIES, "test-backend-ops", "llama-bench", "llama-server", "ggml-rpc-server"]  # what the package's commands start
 PACKED_RPATH = "$ORIGIN/../../llama_cpp/lib"
 BESIDE = {"llama-bench": ["ggml-rpc"], "llama-server": ["ggml-rpc"], "ggml-rpc-server": ["ggml-rpc"]}  # what a program looks for there

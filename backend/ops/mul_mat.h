@@ -22,6 +22,12 @@ uint32_t mat_vec_rows(int64_t rows, int64_t columns, int64_t k);
 /// Lanes a row of the mat-vec with f32, f16 or bf16 weights: a lane takes eight values at a time, so shorter rows share a wave.
 uint32_t mat_vec_lanes(int64_t k);
 
+/// The experts of a MUL_MAT_ID node as kernels read them.
+expert_choice choice_of_experts(const ggml_tensor * op);
+
+/// True if a MUL_MAT_ID node goes through the mat-vec, a pair of token and slot a grid layer, unless that is switched off.
+bool expert_product_is_mat_vec(const device_caps & caps, const ggml_tensor * op);
+
 /// Activations as bytes, the columns of all matrices one after the other.
 struct quantized_activations {
     const void * values;   ///< int8 [column][k]

@@ -47,8 +47,11 @@ uint32_t tile_columns(ggml_type type, double rows_an_expert) {
     return ggml_blck_size(type) >= 256 ? find_tile(large_block_tiles, rows_an_expert) : find_tile(small_block_tiles, rows_an_expert);
 }
 
-/// Up to so many pairs, a mat-vec reads hardly more weights than tiles would.
-int64_t max_mat_vec_pairs(int64_t experts) { return experts / 2 > 8 ? experts / 2 : 8; }
+/// So few that a mat-vec reads hardly more weights than tiles would.
+bool few_pairs(const ggml_tensor * w, const ggml_tensor * ids) {
+    const int64_t experts = w->ne[2];
+    return ids->ne[0] * ids->ne[1] <= (experts / 2 > 8 ? experts / 2 : 8);
+}
 
 bool has_tiles(const device_caps & caps, ggml_type type) { return caps.wmma || type == GGML_TYPE_F32; }
 
@@ -93,15 +96,12 @@ struct task {
 
     explicit task(const ggml_tensor * op)
         : w(op->src[0]), x(op->src[1]), ids(op->src[2]), k(w->ne[0]), rows(w->ne[1]), pairs(ids->ne[0] * ids->ne[1]),
-          experts{ids->data, ids->nb[0], ids->nb[1], make_divisor(uint32_t(ids->ne[0])), make_divisor(uint32_t(x->ne[1]))},
+          experts(choice_of_experts(op)),
           batches{w->nb[2], 0, make_divisor(1), make_divisor(1), make_divisor(1)} {}
 
     /// STRATA_DISABLE=mul_mat_vec sends everything through tiles. Without WMMA instructions there are tiles for f32 weights only.
     bool use_mat_vec(const planner & plan) const {
-        if (!has_tiles(plan.caps(), w->type)) {
-            return true;
-        }
-        return pairs <= max_mat_vec_pairs(w->ne[2]) && !plan.disabled("mul_mat_vec");
+        return !has_tiles(plan.caps(), w->type) || (few_pairs(w, ids) && !plan.disabled("mul_mat_vec"));
     }
 
     /// Sorts the pairs for tiles of `columns`, once for all nodes of the same experts; the steps are between activations, in the kernel's unit.
@@ -176,6 +176,15 @@ void plan_mul_mat_id(planner & plan, const ggml_tensor * op) {
 }
 
 }  // namespace
+
+expert_choice choice_of_experts(const ggml_tensor * op) {
+    const ggml_tensor * ids = op->src[2];
+    return {ids->data, ids->nb[0], ids->nb[1], make_divisor(uint32_t(ids->ne[0])), make_divisor(uint32_t(op->src[1]->ne[1]))};
+}
+
+bool expert_product_is_mat_vec(const device_caps & caps, const ggml_tensor * op) {
+    return !has_tiles(caps, op->src[0]->type) || few_pairs(op->src[0], op->src[2]);
+}
 
 extern const op_entry mul_mat_id_op;
 const op_entry mul_mat_id_op = {GGML_OP_MUL_MAT_ID, refusal, plan_mul_mat_id};

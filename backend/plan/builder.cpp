@@ -222,7 +222,7 @@ std::unique_ptr<launch_plan> build_plan(gpu & device, const settings & options, 
             ++plan->nodes;
         }
     }
-    const std::vector<fusion_match> fusions = find_fusions(device.caps, options, graph, fusion_stage::compute);
+    const std::vector<fusion_match> fusions = find_fusions({device.caps, options}, graph, fusion_stage::compute);
     std::vector<const fusion_match *> fusion_of(std::size_t(graph->n_nodes));
     for (const fusion_match & match : fusions) {
         for (const int place : match.taken) {

@@ -28,9 +28,9 @@ bool repeats_to(const ggml_tensor * t, const ggml_tensor * like) {
 }
 
 /// All nodes are of one shape, and all operands are or can be repeated to it.
-bool guard(const device_caps & caps, const fusion_match & match) {
+bool guard(const fusion_target & target, const fusion_match & match) {
     const ggml_tensor * last = match.nodes.back();
-    if (caps.wave_size != 32 || last->ne[0] >= max_row || ggml_nrows(last) >= max_rows) {
+    if (target.caps.wave_size != 32 || last->ne[0] >= max_row || ggml_nrows(last) >= max_rows) {
         return false;
     }
     for (const ggml_tensor * node : match.nodes) {

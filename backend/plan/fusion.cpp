@@ -63,7 +63,7 @@ private:
             return found.nodes[std::size_t(index)] == node;
         }
         const int place = graph.find(node);
-        if (place < 0 || node->op != step.op || (step.kind != any_kind && kind_of(node) != step.kind)) {
+        if (place < 0 || contains(found.nodes, node) || node->op != step.op || (step.kind != any_kind && kind_of(node) != step.kind)) {
             return false;
         }
         found.nodes[std::size_t(index)] = node;
@@ -261,9 +261,9 @@ bool all_have_memory(const ggml_cgraph * graph) {
 
 }  // namespace
 
-std::vector<fusion_match> find_fusions(const device_caps & caps, const settings & options, const ggml_cgraph * graph, fusion_stage stage) {
+std::vector<fusion_match> find_fusions(const fusion_target & target, const ggml_cgraph * graph, fusion_stage stage) {
     std::vector<fusion_match> result;
-    if (options.disabled.count("fusion") != 0 || !fusions_enabled() || (stage == fusion_stage::compute && !all_have_memory(graph))) {
+    if (target.disabled("fusion") || !fusions_enabled() || (stage == fusion_stage::compute && !all_have_memory(graph))) {
         return result;
     }
     const graph_index index(graph);
@@ -273,7 +273,7 @@ std::vector<fusion_match> find_fusions(const device_caps & caps, const settings 
         places[i] = int(i);
     }
     for (const fusion_pattern * pattern : fusion_table()) {
-        if (options.disabled.count(pattern->name) != 0) {
+        if (target.disabled(pattern->name)) {
             continue;
         }
         for (int i = 0; i < graph->n_nodes; ++i) {
@@ -289,7 +289,7 @@ std::vector<fusion_match> find_fusions(const device_caps & caps, const settings 
             std::sort(match.taken.begin(), match.taken.end());
             match.taken.erase(std::unique(match.taken.begin(), match.taken.end()), match.taken.end());
             if (std::any_of(match.taken.begin(), match.taken.end(), [&](int place) { return fused[std::size_t(place)]; }) ||
-                match.place() != i || !uses_allow(index, match) || !pattern->guard(caps, match)) {
+                match.place() != i || !uses_allow(index, match) || !pattern->guard(target, match)) {
                 continue;
             }
             if (stage == fusion_stage::compute && !(operands_survive(match) && can_wait(index, match, places))) {

@@ -66,6 +66,14 @@ private:
     std::unordered_map<const ggml_tensor *, int> places;
 };
 
+/// What a guard may know besides the nodes.
+struct fusion_target {
+    const device_caps & caps;
+    const settings & options;
+
+    bool disabled(const char * name) const { return options.disabled.count(name) != 0; }
+};
+
 struct fusion_pattern {
     const char * name;                           ///< its switch in STRATA_DISABLE, and its label in counts
 
@@ -76,7 +84,7 @@ struct fusion_pattern {
     uint32_t in_place = 0;
 
     /// True if the kernels compute exactly these types, shapes and strides. Tensors may have no data yet.
-    bool (*guard)(const device_caps & caps, const fusion_match & match) = nullptr;
+    bool (*guard)(const fusion_target & target, const fusion_match & match) = nullptr;
 
     /// Adds the launches.
     void (*plan)(planner & plan, const fusion_match & match) = nullptr;
@@ -96,7 +104,7 @@ enum class fusion_stage {
 };
 
 /// The fusions of a graph, in the order of their places; no node is in two of them.
-std::vector<fusion_match> find_fusions(const device_caps & caps, const settings & options, const ggml_cgraph * graph, fusion_stage stage);
+std::vector<fusion_match> find_fusions(const fusion_target & target, const ggml_cgraph * graph, fusion_stage stage);
 
 /// True if `op` computes nothing: NONE, VIEW, RESHAPE, PERMUTE, TRANSPOSE.
 bool is_empty_op(ggml_op op);

@@ -9,9 +9,15 @@ extern const fusion_pattern gated_norm_fusion;         // fuse_norm.cpp
 extern const fusion_pattern norm_mul_add_fusion;       // fuse_norm.cpp
 extern const fusion_pattern norm_mul_fusion;           // fuse_norm.cpp
 extern const fusion_pattern norm_scale_fusion;         // fuse_norm.cpp
+extern const fusion_pattern expert_bias_glu_fusion;    // fuse_glu.cpp
+extern const fusion_pattern expert_glu_fusion;         // fuse_glu.cpp
+extern const fusion_pattern product_glu_fusion;        // fuse_glu.cpp
 
 const std::vector<const fusion_pattern *> & fusion_table() {
     static const std::vector<const fusion_pattern *> table = {
+        &expert_bias_glu_fusion,
+        &expert_glu_fusion,
+        &product_glu_fusion,
         &norm_add_norm_fusion,
         &add_norm_fusion,
         &gated_norm_fusion,

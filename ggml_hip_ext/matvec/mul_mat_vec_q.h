@@ -5,6 +5,8 @@
 
 #include "strata/args/mul_mat.h"
 #include "strata/blocks.h"
+#include "strata/glu.h"
+#include "strata/memory.h"
 #include "strata/reduce.h"
 
 namespace strata {
@@ -19,49 +21,47 @@ constexpr uint32_t next_power_of_two(uint32_t n) {
     return p;
 }
 
-/// Grid: groups of 4 Rows rows, groups of Columns columns, matrices.
-template <class Type, uint32_t Columns, uint32_t Rows>
-STRATA_DEVICE void mul_mat_vec_q(const mul_mat_q_args & a) {
+/// One matrix of the product: weights, the first of its columns of activations, and where its result goes.
+struct matrix_place {
+    uint64_t weights;   ///< bytes from the first matrix
+    const char * values;
+    const char * meta;
+    float * dst;
+    uint32_t expert;    ///< 0 without experts
+};
+
+template <uint32_t Columns>
+STRATA_DEVICE matrix_place find_matrix(const mul_mat_q_args & a, uint32_t z) {
+    const uint32_t meta_pitch = a.k / 32 * sizeof(q8_1_meta);
+    matrix_place at = {0, static_cast<const char *>(a.values), static_cast<const char *>(a.meta), a.dst, 0};
+    if (Columns == 1 && a.experts.ids) {
+        const expert_pair pair = find_pair(a.experts, z);
+        const uint64_t column = static_cast<uint64_t>(pair.token) * a.experts.sources.divisor + pair.source;
+        at.expert = uniform(expert_of(a.experts, pair));
+        at.weights = at.expert * a.batches.stride2;
+        at.values += column * a.k;
+        at.meta += column * meta_pitch;
+        at.dst += static_cast<uint64_t>(z) * a.rows;
+    } else if ((z | block_y()) != 0) {
+        const uint64_t column = static_cast<uint64_t>(z) * a.columns + block_y() * Columns;
+        at.weights = weight_matrix_offset(a.batches, z);
+        at.values += column * a.k;
+        at.meta += column * meta_pitch;
+        at.dst += column * a.rows;
+    }
+    return at;
+}
+
+/// sums[c * Rows + r] becomes this lane's part of row r times column c; a row's address is the same in all lanes.
+template <class Type, uint32_t Columns, uint32_t Rows, uint32_t Results>
+STRATA_DEVICE void multiply(const char * const (&weights)[Rows], const matrix_place & at, uint32_t k, float (&sums)[Results]) {
     using block = typename Type::block;
     constexpr uint32_t piece_length = block::elements / Type::pieces;
     constexpr uint32_t values_step = wave_size * piece_length, meta_step = values_step / 32 * sizeof(q8_1_meta);
     constexpr uint32_t block_step = wave_size / Type::pieces * sizeof(block);
-    constexpr uint32_t results = next_power_of_two(Columns * Rows), lanes_per_result = wave_size / results;
-
-    const uint32_t row = uniform((block_x() * mul_mat_vec_waves + (thread_x() >> 5)) * Rows);
-    if (row >= a.rows) {
-        return;
-    }
-    const uint32_t lane = lane_id(), z = block_z();
-    const uint32_t meta_pitch = a.k / 32 * sizeof(q8_1_meta);
-
-    const char * matrix = static_cast<const char *>(a.weights);
-    const char * values = static_cast<const char *>(a.values);
-    const char * meta = static_cast<const char *>(a.meta);
-    float * dst = a.dst;
-    if (Columns == 1 && a.experts.ids) {
-        const expert_pair pair = find_pair(a.experts, z);
-        const uint64_t column = static_cast<uint64_t>(pair.token) * a.experts.sources.divisor + pair.source;
-        matrix += uniform(expert_of(a.experts, pair)) * a.batches.stride2;
-        values += column * a.k;
-        meta += column * meta_pitch;
-        dst += static_cast<uint64_t>(z) * a.rows;
-    } else if ((z | block_y()) != 0) {
-        const uint64_t column = static_cast<uint64_t>(z) * a.columns + block_y() * Columns;
-        matrix += weight_matrix_offset(a.batches, z);
-        values += column * a.k;
-        meta += column * meta_pitch;
-        dst += column * a.rows;
-    }
-    const char * weights[Rows];
-#pragma unroll
-    for (uint32_t r = 0; r < Rows; ++r) {
-        const uint32_t existing = row + r < a.rows ? row + r : a.rows - 1;
-        weights[r] = matrix + static_cast<uint64_t>(existing) * a.stride1;
-    }
+    const uint32_t lane = lane_id(), meta_pitch = k / 32 * sizeof(q8_1_meta);
 
     uint32_t weight_at = Type::block_offset(lane), values_at = Type::value_offset(lane), meta_at = Type::meta_offset(lane);
-    float sums[results] = {};
     const auto step = [&] {
         typename Type::weights w[Rows];
 #pragma unroll
@@ -70,8 +70,8 @@ STRATA_DEVICE void mul_mat_vec_q(const mul_mat_q_args & a) {
         }
 #pragma unroll
         for (uint32_t c = 0; c < Columns; ++c) {
-            const auto x = Type::load_activation(values + static_cast<uint64_t>(c) * a.k, values_at,
-                                                 meta + static_cast<uint64_t>(c) * meta_pitch, meta_at);
+            const auto x = Type::load_activation(at.values + static_cast<uint64_t>(c) * k, values_at,
+                                                 at.meta + static_cast<uint64_t>(c) * meta_pitch, meta_at);
 #pragma unroll
             for (uint32_t r = 0; r < Rows; ++r) {
                 sums[c * Rows + r] = Type::dot(w[r], x, sums[c * Rows + r], lane);
@@ -81,29 +81,91 @@ STRATA_DEVICE void mul_mat_vec_q(const mul_mat_q_args & a) {
         values_at += values_step;
         meta_at += meta_step;
     };
-    uint32_t pieces = a.k / piece_length;
+    uint32_t pieces = k / piece_length;
     for (; pieces >= wave_size; pieces -= wave_size) {
         step();
     }
     if (lane < pieces) {
         step();
     }
+}
+
+/// Grid: groups of 4 Rows rows, groups of Columns columns, matrices.
+template <class Type, uint32_t Columns, uint32_t Rows>
+STRATA_DEVICE void mul_mat_vec_q(const mul_mat_q_args & a) {
+    constexpr uint32_t results = next_power_of_two(Columns * Rows), lanes_per_result = wave_size / results;
+
+    const uint32_t row = uniform((block_x() * mul_mat_vec_waves + (thread_x() >> 5)) * Rows);
+    if (row >= a.rows) {
+        return;
+    }
+    const matrix_place at = find_matrix<Columns>(a, block_z());
+    const char * weights[Rows];
+#pragma unroll
+    for (uint32_t r = 0; r < Rows; ++r) {
+        const uint32_t existing = row + r < a.rows ? row + r : a.rows - 1;
+        weights[r] = static_cast<const char *>(a.weights) + (at.weights + static_cast<uint64_t>(existing) * a.stride1);
+    }
+    float sums[results] = {};
+    multiply<Type, Columns>(weights, at, a.k, sums);
 
     const float sum = wave_sums(sums);
-    const uint32_t result = lane / lanes_per_result, r = result % Rows, c = result / Rows;
+    const uint32_t lane = lane_id(), result = lane / lanes_per_result, r = result % Rows, c = result / Rows;
     if (lane % lanes_per_result == 0 && c < Columns && row + r < a.rows) {
-        dst[static_cast<uint64_t>(c) * a.rows + row + r] = sum;
+        at.dst[static_cast<uint64_t>(c) * a.rows + row + r] = sum;
+    }
+}
+
+/// A gated unit of two products. Grid: groups of 4 Rows rows, 1, matrices.
+template <class Type, uint32_t Rows>
+STRATA_DEVICE void mul_mat_vec_glu_q(const mul_mat_glu_args & args) {
+    constexpr uint32_t results = 2 * Rows, lanes_per_result = wave_size / results;
+    const mul_mat_q_args & a = args.product;
+    const uint32_t row = uniform((block_x() * mul_mat_vec_waves + (thread_x() >> 5)) * Rows);
+    if (row >= a.rows) {
+        return;
+    }
+    const matrix_place at = find_matrix<1>(a, block_z());
+    const char * weights[results];
+#pragma unroll
+    for (uint32_t r = 0; r < Rows; ++r) {
+        const uint32_t existing = row + r < a.rows ? row + r : a.rows - 1;
+        const uint64_t offset = at.weights + static_cast<uint64_t>(existing) * a.stride1;
+        weights[r] = static_cast<const char *>(a.weights) + offset;
+        weights[Rows + r] = static_cast<const char *>(args.up) + offset;
+    }
+    float sums[results] = {};
+    multiply<Type, 1>(weights, at, a.k, sums);
+
+    const float mine = wave_sums(sums), other = lane_xor<16>(mine);   // lanes 0 to 15 have the rows of `weights`, 16 to 31 those of `up`
+    const uint32_t lane = lane_id(), r = lane / lanes_per_result;
+    if (lane % lanes_per_result == 0 && r < Rows && row + r < a.rows) {
+        float x = mine, gate = other;
+        const auto add_bias = [&](float & to, const expert_bias & bias) {
+            if (bias.rows) {
+                to += load<float>(static_cast<const char *>(bias.rows) + at.expert * bias.stride, (row + r) * sizeof(float));
+            }
+        };
+        add_bias(x, args.bias);
+        add_bias(gate, args.up_bias);
+        at.dst[row + r] = glu(args.kind, x, gate, args.alpha, args.limit);
     }
 }
 
 }  // namespace strata
 
-// Kernels mul_mat_vec_<type>_c<columns>_r<rows a wave>.
+// Kernels mul_mat_vec_<type>_c<columns>_r<rows a wave>, and mul_mat_vec_glu_<type>_r<rows of each matrix a wave>.
 #define STRATA_MUL_MAT_VEC_Q(type, columns, rows)                                             \
     STRATA_KERNEL(128) void mul_mat_vec_##type##_c##columns##_r##rows(strata::mul_mat_q_args a) { \
         strata::mul_mat_vec_q<strata::type, columns, rows>(a);                                \
     }
+#define STRATA_MUL_MAT_VEC_GLU_Q(type, rows)                                                  \
+    STRATA_KERNEL(128) void mul_mat_vec_glu_##type##_r##rows(strata::mul_mat_glu_args a) {    \
+        strata::mul_mat_vec_glu_q<strata::type, rows>(a);                                     \
+    }
 #define STRATA_MUL_MAT_VEC_Q_KERNELS(type) \
+    STRATA_MUL_MAT_VEC_GLU_Q(type, 1)      \
+    STRATA_MUL_MAT_VEC_GLU_Q(type, 2)      \
     STRATA_MUL_MAT_VEC_Q(type, 1, 1)       \
     STRATA_MUL_MAT_VEC_Q(type, 1, 4)       \
     STRATA_MUL_MAT_VEC_Q(type, 2, 2)       \

@@ -5,7 +5,7 @@ import pytest
 
 from support.fusions import MEMORY, compute, counted, fusions, names, switches
 from support.ggml import PluginError, device, ffi, last_error, lib
-from support.ops import Graph, Quantized, new_rng
+from support.ops import QUANTIZED_TYPES, Graph, Quantized, new_rng, random_blocks
 
 F32 = 4  # bytes
 LENGTHS = [1, 7, 63, 65, 128, 1024, 1028, 2049]
@@ -17,6 +17,10 @@ def normal(*shape):
 
 def quantized(kind, *shape):
     return lambda rng: Quantized(rng.standard_normal(shape), kind)
+
+
+def blocks(kind, *shape):
+    return lambda rng: random_blocks(rng, shape, kind)
 
 
 def experts(number, tokens, used):
@@ -90,6 +94,26 @@ def product_of_half(g, a, x):
     return g.mul_mat(a, g.view_2d(x, x.ne[0], 1, x.nb[1], 0)), g.mul_mat(a, x)
 
 
+def glu_of_products(g, a, b, x, kind="swiglu"):
+    return getattr(g, kind + "_split")(g.mul_mat(a, x), g.mul_mat(b, x)),
+
+
+def glu_of_experts(g, a, b, x, ids):
+    columns = g.reshape_3d(x, x.ne[0], 1, x.ne[1])
+    return g.swiglu_split(g.mul_mat_id(a, columns, ids), g.mul_mat_id(b, columns, ids)),
+
+
+def glu_of_slots(g, a, b, x, ids):
+    """Each slot of a token has activations of its own."""
+    return g.geglu_split(g.mul_mat_id(a, x, ids), g.mul_mat_id(b, x, ids)),
+
+
+def glu_of_biased_experts(g, a, b, c, d, x, ids):
+    columns = g.reshape_3d(x, x.ne[0], 1, x.ne[1])
+    gate, up = g.mul_mat_id(a, columns, ids), g.mul_mat_id(b, columns, ids)
+    return g.swiglu_oai(g.add_id(gate, c, ids), g.add_id(up, d, ids), 1.702, 7.0),
+
+
 def products_of_experts(g, a, b, x, ids):
     columns = g.reshape_3d(x, x.ne[0], 1, x.ne[1])
     return g.mul_mat_id(a, columns, ids), g.mul_mat_id(b, columns, ids)
@@ -138,6 +162,26 @@ def cases():
     yield "experts-2", products_of_experts, [*weights, normal(2, 256), experts(8, 2, 2)], {"shared_q8_1": 1}
     yield "experts-40", products_of_experts, [*weights, normal(40, 256), experts(8, 40, 2)], {"shared_q8_1": 1, "shared_routing": 1}
     yield "float-experts-40", products_of_experts, [normal(8, 24, 64), normal(8, 16, 64), normal(40, 64), experts(8, 40, 2)], {"shared_routing": 1}
+    for i, kind in enumerate(QUANTIZED_TYPES):
+        rows, k = [65, 7, 1, 63][i % 4], [512, 2048, 256][i % 3]
+        yield (f"glu-{kind}", glu_of_products, [blocks(kind, rows, k), blocks(kind, rows, k), normal(k)], {"mul_mat_glu": 1})
+        yield (f"glu-of-experts-{kind}", glu_of_experts, [blocks(kind, 6, rows, k), blocks(kind, 6, rows, k), normal(2, k), experts(6, 2, 3)],
+               {"mul_mat_id_glu": 1})
+    for kind in ("reglu", "geglu", "geglu_erf", "geglu_quick"):
+        yield (f"glu-{kind}", lambda g, a, b, x, kind=kind: glu_of_products(g, a, b, x, kind),
+               [quantized("q8_0", 7, 64), quantized("q8_0", 7, 64), normal(64)], {"mul_mat_glu": 1})
+    for m, k in ((2048, 1024), (4100, 256)):  # several rows a wave
+        yield f"glu-{m}", glu_of_products, [quantized("q8_0", m, k), quantized("q8_0", m, k), normal(k)], {"mul_mat_glu": 1}
+    for n in (1, 2, 3, 7, 8):
+        for kind in ("q8_0", "q4_K", "iq2_s"):
+            yield (f"glu-of-experts-{kind}-{n}", glu_of_experts, [blocks(kind, 16, 32, 256), blocks(kind, 16, 32, 256), normal(n, 256),
+                                                                  experts(16, n, 1)], {"mul_mat_id_glu": 1})
+    yield "glu-of-slots", glu_of_slots, [quantized("q8_0", 4, 33, 96), quantized("q8_0", 4, 33, 96), normal(3, 2, 96), experts(4, 3, 2)], {
+        "mul_mat_id_glu": 1}
+    yield "glu-of-biased", glu_of_biased_experts, [quantized("mxfp4", 4, 90, 2880), quantized("mxfp4", 4, 90, 2880), normal(4, 90), normal(4, 90),
+                                                   normal(2, 2880), experts(4, 2, 2)], {"mul_mat_id_add_id_glu": 1}
+    yield "one-row-experts", glu_of_experts, [quantized("q8_0", 4, 1, 256), quantized("q8_0", 4, 1, 256), normal(8, 256), experts(4, 8, 1)], {
+        "mul_mat_id_glu": 1}
     zeros = lambda rng: np.zeros((3, 128), np.float32)
     yield "zeros", norm_mul_add, [zeros, normal(128), zeros], {"rms_norm_mul_add": 1}
 
@@ -210,6 +254,25 @@ def norm_in_place(g, x, w):
     return g.mul(n, w), g.silu(g.view_2d(x, x.ne[0], x.ne[1], x.nb[1], 0))
 
 
+def glu_of_one_product(g, a, x):
+    y = g.mul_mat(a, x)
+    return g.swiglu_split(y, y),
+
+
+def glu_of_two_inputs(g, a, b, x, y):
+    return g.swiglu_split(g.mul_mat(a, x), g.mul_mat(b, y)),
+
+
+def glu_of_read_product(g, a, b, x):
+    gate = g.mul_mat(a, x)
+    return g.swiglu_split(gate, g.mul_mat(b, x)), g.silu(gate)
+
+
+def glu_of_different_experts(g, a, b, x, ids, other):
+    columns = g.reshape_3d(x, x.ne[0], 1, x.ne[1])
+    return g.swiglu_split(g.mul_mat_id(a, columns, ids), g.mul_mat_id(b, columns, other)),
+
+
 REFUSALS = {
     "read-twice": (read_twice, [normal(3, 64), normal(64)]),
     "output": (read_as_output, [normal(3, 64), normal(64)]),
@@ -218,6 +281,13 @@ REFUSALS = {
     "short-weight": (short_weight, [normal(3, 64), normal(1)]),
     "larger-product": (larger_product, [normal(1, 64), normal(3, 64)]),
     "transposed": (transposed_norm, [normal(64, 3), normal(64)]),
+    "glu-of-one-product": (glu_of_one_product, [quantized("q8_0", 8, 64), normal(64)]),
+    "glu-of-two-inputs": (glu_of_two_inputs, [quantized("q8_0", 8, 64), quantized("q8_0", 8, 64), normal(64), normal(64)]),
+    "glu-of-two-types": (glu_of_products, [quantized("q8_0", 8, 64), quantized("q4_0", 8, 64), normal(64)]),
+    "glu-of-floats": (glu_of_products, [normal(8, 64), normal(8, 64), normal(64)]),
+    "glu-of-read-product": (glu_of_read_product, [quantized("q8_0", 8, 64), quantized("q8_0", 8, 64), normal(64)]),
+    "glu-of-different-experts": (glu_of_different_experts, [quantized("q8_0", 4, 8, 64), quantized("q8_0", 4, 8, 64), normal(2, 64),
+                                                            experts(4, 2, 2), experts(4, 2, 2)]),
     "in-place": (norm_in_place, [normal(3, 64), normal(64)]),
 }
 
@@ -229,7 +299,17 @@ def test_refused(name):
     inputs = [make(rng) for make in makers]
     wanted, _ = compute(build, inputs, fused=False)
     got, applied = compute(build, inputs)
-    assert got == wanted and not applied
+    assert got == wanted and not {name for name in applied if not name.startswith("shared_")}
+
+
+@pytest.mark.parametrize("columns", [2, 9])
+def test_glu_of_several_columns(columns):
+    rng = new_rng()
+    inputs = [Quantized(rng.standard_normal((40, 64)), "q8_0"), Quantized(rng.standard_normal((40, 64)), "q8_0"),
+              rng.standard_normal((columns, 64), dtype=np.float32)]
+    wanted, _ = compute(glu_of_products, inputs, fused=False)
+    got, applied = compute(glu_of_products, inputs)
+    assert got == wanted and applied == {"shared_q8_1": 1}
 
 
 def test_one_norm_is_the_others_weight():

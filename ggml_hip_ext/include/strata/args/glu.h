@@ -1,0 +1,25 @@
+// Gated linear units: kinds, and arguments of the kernels that compute one together with the two products it is made of.
+#pragma once
+
+#include "strata/args/mul_mat.h"
+
+namespace strata {
+
+enum class glu_kind : uint32_t { reglu, geglu, swiglu, geglu_erf, geglu_quick, swiglu_oai, swiglu_clamp };
+
+/// Biases of the experts, added to a product's result: row e for expert e.
+struct expert_bias {
+    const void * rows;                 ///< f32; null: none
+    uint64_t stride;                   ///< bytes between rows
+};
+
+/// dst = glu(weights * x, up * x) for one column of activations a matrix.
+struct mul_mat_glu_args {
+    mul_mat_q_args product;            ///< of the matrix that is activated; dst is that of the whole
+    const void * up;                   ///< the other matrix, of the same type, shape and strides
+    expert_bias bias, up_bias;
+    glu_kind kind;
+    float alpha, limit;
+};
+
+}  // namespace strata
