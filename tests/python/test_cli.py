@@ -20,7 +20,7 @@ def run(*arguments: str, stdin: str = "", **environment: str) -> subprocess.Comp
 
 
 def test_help_and_version():
-    assert run("--version").stdout.split() == ["strata-hip", strata_hip.__version__]
+    assert run("--version").stdout.splitlines()[0] == f"strata-hip {strata_hip.__version__}"
     for command in ("devices", "run", "bench"):
         assert command in run("--help").stdout
         assert "--runtime {auto,hip,emulator}" in run(command, "--help").stdout
