@@ -13,6 +13,14 @@ class DeviceMemoryError(DeviceError, MemoryError):
     """The device cannot give as much memory as was asked for."""
 
 
+class ArgumentError(StrataError, ValueError):
+    """An argument that does not fit: a wrong shape, type or number of arguments."""
+
+
+class CompileError(StrataError, RuntimeError):
+    """There is no compiler for device code, or it refused the source."""
+
+
 class ModelFileError(StrataError, ValueError):
     """The model file cannot be loaded."""
 

@@ -14,6 +14,7 @@ from support.process import run_python
 
 LOAD = """
 from support import ggml
+ggml.lib.ggml_log_set(ggml.ffi.NULL, ggml.ffi.NULL)  # to stderr; llama_cpp leaves most of it out
 try:
     ggml.plugin()
     print("loaded")
@@ -125,7 +126,8 @@ def test_user_outside_the_render_group():
         variables = driver(root, 0, 110501)
         root.chmod(0o755)
         (root / "device").chmod(0o660)
-        shutil.copy(library_dir() / "libggml-strata-hip.so", root)  # where the other user can read it
+        for name in ("libggml-strata-hip.so", "ggml_declarations.h"):
+            shutil.copy(library_dir() / name, root)  # where the other user can read it
         code = """
 from support import ggml
 import os

@@ -5,37 +5,17 @@ from __future__ import annotations
 import functools
 import getpass
 import hashlib
-import os
-import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
-from .paths import llama_cpp_source
+from strata_hip import compiler
+from strata_hip.compiler import ARCH as TARGET
+from strata_hip.compiler import find_clang, run_clang
 
-ROOT = Path(__file__).resolve().parents[2]
-INCLUDE = ROOT / "ggml_hip_ext" / "include"
-TARGET = "gfx1151"
-# As in cmake/DeviceCode.cmake.
-HIP_FLAGS = ("-x", "hip", "--offload-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib", "-std=c++20", "-O3",
-             "-ffp-contract=off", "-fno-exceptions", "-I", str(INCLUDE))
+from .paths import ROOT, llama_cpp_source
 
-
-@functools.cache
-def find_clang() -> str:
-    """A clang++ with the AMDGPU target, looked for in the same order as cmake/DeviceClang.cmake does."""
-    if "STRATA_CLANG" in os.environ:
-        candidates = [os.environ["STRATA_CLANG"]]
-    else:
-        rocm = os.environ.get("ROCM_PATH")
-        candidates = [f"{rocm}/llvm/bin/clang++"] if rocm else []
-        candidates += [f"clang++-{version}" for version in (19, 20, 21, 22)] + ["clang++"]
-    for candidate in candidates:
-        path = shutil.which(candidate)
-        if path and "amdgcn" in subprocess.run([path, "--print-targets"], capture_output=True, text=True).stdout:
-            return path
-    raise RuntimeError(f"no clang++ with the AMDGPU target (looked for {', '.join(candidates)}); on Debian: apt-get install clang-19 "
-                       "lld-19")
+INCLUDE = ROOT / "ggml_hip_ext" / "include"  # the tree's, whatever is installed
+HIP_FLAGS = (*compiler.HIP_FLAGS, "-I", str(INCLUDE))
 
 
 def _cache_dir() -> Path:
@@ -53,19 +33,13 @@ def _headers_digest() -> bytes:
 
 
 def _compile(source: str, suffix: str, flags: tuple[str, ...]) -> bytes:
-    clang = find_clang()
     headers = _headers_digest() if suffix == ".hip" else b""
-    key = hashlib.sha256("\0".join((source, suffix, clang, *flags)).encode() + headers).hexdigest()
+    key = hashlib.sha256("\0".join((source, suffix, find_clang(), *flags)).encode() + headers).hexdigest()
     cached = _cache_dir() / f"{key}.co"
     if not cached.exists():
-        with tempfile.TemporaryDirectory(dir=_cache_dir()) as work:
-            text = Path(work) / f"kernel{suffix}"
-            text.write_text(source)
-            made = Path(work) / "kernel.co"
-            done = subprocess.run([clang, *flags, "-o", str(made), str(text)], capture_output=True, text=True)
-            if done.returncode:
-                raise RuntimeError(f"{clang} failed:\n{done.stderr}")
-            made.replace(cached)
+        with tempfile.NamedTemporaryFile(dir=_cache_dir(), delete=False) as made:
+            made.write(run_clang(source, suffix, flags))
+        Path(made.name).replace(cached)
     return cached.read_bytes()
 
 

@@ -1,65 +1,25 @@
-"""ggml's C API as `lib` and `ffi` (cffi, ABI mode), declared from the pinned headers themselves, and the loaded plugin.
-
-Only libraries of the installed llama_cpp package are used, as a user's program would.
-"""
+"""ggml's C API and the loaded plugin, as the package has them; the runtime is the emulator unless the environment says otherwise."""
 import functools
 import os
-import pathlib
-import subprocess
-import tempfile
 
-import cffi
+from strata_hip import graph
+from strata_hip import plugin as strata_plugin
+from strata_hip.errors import DeviceError as PluginError
+from strata_hip.ggml import TYPES, ffi, lib, plugin_functions
 
-from . import paths
-from .compile import find_clang
-from .libraries import library_dir
-
-HEADERS = ("ggml.h", "ggml-alloc.h", "ggml-backend.h", "ggml-cpu.h")
-
-
-def _declarations() -> str:
-    """The headers after preprocessing, without what cffi cannot read."""
-    include = paths.llama_cpp_source() / "ggml" / "include"
-    with tempfile.TemporaryDirectory() as empty:
-        for name in ("stdio.h", "stdint.h", "stddef.h", "stdbool.h", "stdarg.h", "string.h"):
-            (pathlib.Path(empty) / name).touch()
-        source = "".join(f'#include "{name}"\n' for name in HEADERS)
-        command = [find_clang(), "-E", "-P", "-x", "c", "-nostdinc", "-I", empty, "-I", str(include), "-D__attribute__(x)=", "-"]
-        text = subprocess.run(command, input=source, check=True, capture_output=True, text=True).stdout
-    text = text.replace("sizeof(int32_t)", "4")
-    return "\n".join(line for line in text.splitlines() if "static const size_t" not in line)
-
-
-ffi = cffi.FFI()
-ffi.cdef(_declarations(), override=True)  # some typedefs are repeated
-ffi.cdef("""
-    const char * strata_hip_version(void);
-    const char * strata_hip_last_error(void);
-    uint64_t strata_hip_thread_errors(void);
-    const char * strata_hip_device_json(void);
-    uint64_t strata_hip_counter(const char * name);
-    const char * strata_hip_refusal(const struct ggml_tensor * op);
-""")
-lib = ffi.dlopen(str(paths.ggml_folder() / "libggml.so.0"))  # the file that libllama.so needs
-
-TYPES = {ffi.string(lib.ggml_type_name(i)).decode(): i for i in range(lib.GGML_TYPE_COUNT)
-         if lib.ggml_type_name(i) != ffi.NULL and lib.ggml_blck_size(i) > 0}
-"""Type numbers by the names ggml gives them: f32, f16, bf16, q4_0, q4_K, i32, ..."""
-
-
-class PluginError(RuntimeError):
-    """The plugin refused or failed; the message is the plugin's own."""
+__all__ = ["TYPES", "PluginError", "backend", "counter", "device", "ffi", "last_error", "lib", "plugin"]
 
 
 @functools.cache
 def plugin():
-    """The plugin's own functions, after ggml has loaded it. STRATA_RUNTIME is `emulator` unless the environment says otherwise."""
+    """The plugin's own functions, after ggml has loaded it."""
     os.environ.setdefault("STRATA_RUNTIME", "emulator")
-    path = str(library_dir() / "libggml-strata-hip.so")
-    registry = lib.ggml_backend_load(path.encode())
-    functions = ffi.dlopen(path)
+    # As a program without the package would; the package then finds it registered.
+    registry = lib.ggml_backend_load(os.fsencode(strata_plugin.library_folder() / strata_plugin.PLUGIN))
+    functions = plugin_functions()
     if registry == ffi.NULL:
         raise PluginError(ffi.string(functions.strata_hip_last_error()).decode())
+    strata_plugin.load()
     return functions
 
 
@@ -82,10 +42,7 @@ def device(name: str = "STRATA0"):
     return found
 
 
-@functools.cache
 def backend(name: str = "STRATA0"):
     """One backend instance a device, shared by the tests of a process."""
-    made = lib.ggml_backend_dev_init(device(name), ffi.NULL)
-    if made == ffi.NULL:
-        raise PluginError(last_error())
-    return made
+    plugin()
+    return graph.backend(graph.device_name(name))

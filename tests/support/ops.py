@@ -34,10 +34,12 @@ import os
 import gguf.quants
 import numpy as np
 
-from .ggml import TYPES, PluginError, backend, counter, ffi, last_error, lib
+from strata_hip import graph, quantized
+from strata_hip.graph import type_name  # noqa: F401
+from strata_hip.quantized import quantize
 
-_DTYPES = {"f32": np.float32, "f16": np.float16, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64}
-_NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
+from .ggml import TYPES, PluginError, ffi, lib, plugin  # noqa: F401
+
 _CHECKED_BYTES = 64 << 20  # larger buffers are not compared byte by byte
 
 
@@ -58,25 +60,6 @@ def nmse(actual, expected) -> float:
     power = np.sum(expected[finite] ** 2)
     error = np.sum((actual[finite] - expected[finite]) ** 2)
     return float(error / power) if power > 0 else float(error)
-
-
-def type_name(tensor) -> str:
-    """ "f32", "q4_K", ... """
-    return ffi.string(lib.ggml_type_name(tensor.type)).decode()
-
-
-def quantize(values: np.ndarray, type: str) -> np.ndarray:
-    """float32 values to raw blocks (uint8, last axis bytes of a row) by ggml's own quantiser; a few types ask how much each column
-    matters: all the same."""
-    values = np.ascontiguousarray(values, np.float32)
-    row = values.shape[-1]
-    rows = values.size // row
-    raw = np.empty((rows, lib.ggml_row_size(TYPES[type], row)), np.uint8)
-    importance = ffi.new("float[]", [1.0] * row) if lib.ggml_quantize_requires_imatrix(TYPES[type]) else ffi.NULL
-    written = lib.ggml_quantize_chunk(TYPES[type], ffi.cast("float *", values.ctypes.data), ffi.cast("void *", raw.ctypes.data),
-                                      0, rows, row, importance)
-    assert written == raw.nbytes
-    return raw.reshape(*values.shape[:-1], -1)
 
 
 def quantize_reference(values: np.ndarray, type: str) -> np.ndarray:
@@ -102,13 +85,10 @@ def dequantize(raw: np.ndarray, type: str) -> np.ndarray:
     return gguf.quants.dequantize(np.ascontiguousarray(raw), gguf.GGMLQuantizationType[type.upper()])
 
 
-class Quantized:
+class Quantized(quantized.Quantized):
     """An input of a block type (or bf16). `values` are the float32 numbers that its blocks hold, `raw` the bytes."""
 
-    def __init__(self, values, type: str, raw: np.ndarray | None = None):
-        self.type = type
-        self.raw = quantize(values, type) if raw is None else raw
-        self.values = dequantize(self.raw, type)
+    _dequantize = staticmethod(dequantize)
 
 
 # Where a block has halves as scales.
@@ -139,119 +119,28 @@ def random_blocks(rng: np.random.Generator, shape, type: str, low: int = 0, high
     return Quantized(None, type, blocks.reshape(*shape[:-1], -1))
 
 
-class Graph:
-    """A graph whose tensors all have memory of their own on one device. Methods that are not below are ggml's functions,
-    without the prefix and with the context filled in: g.rms_norm(x, 1e-6) is ggml_rms_norm(ctx, x, 1e-6)."""
+class Graph(graph.Graph):
+    """The package's Graph, which poisons memory before a run and looks at all of it afterwards. Block types are read by the gguf
+    package's code."""
+
+    _dequantize = staticmethod(dequantize)
 
     def __init__(self, device: str = "STRATA0", tensors: int = 256):
-        self.backend = backend(device)
-        self._memory = ffi.new("char[]", lib.ggml_tensor_overhead() * tensors + lib.ggml_graph_overhead_custom(tensors, False) * 2)
-        self.ctx = lib.ggml_init({"mem_size": len(self._memory), "mem_buffer": self._memory, "no_alloc": True})
-        self._tensors = tensors
-        self._inputs = []
-        self._buffer = ffi.NULL
+        plugin()
+        super().__init__(device, tensors=tensors)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        lib.ggml_backend_buffer_free(self._buffer)
-        lib.ggml_free(self.ctx)
-        self._buffer = ffi.NULL
-
-    def __getattr__(self, name):
-        function = getattr(lib, "ggml_" + name)
-        return lambda *arguments: function(self.ctx, *arguments)
-
-    def tensor(self, ne, type: str = "f32"):
-        """A tensor without data (poisoned until something writes it); `ne` in ggml's order, innermost first."""
-        return lib.ggml_new_tensor(self.ctx, TYPES[type], len(ne), [int(n) for n in ne])
-
-    def input(self, data):
-        """A tensor with the data of an array (f32, f16, i8, i16, i32, i64 by dtype) or of a Quantized."""
-        if isinstance(data, Quantized):
-            ne = data.values.shape[::-1]
-            made = self.tensor(ne, data.type)
-            self._inputs.append((made, np.ascontiguousarray(data.raw)))
-        else:
-            data = np.ascontiguousarray(data)
-            made = self.tensor(data.shape[::-1] or (1,), _NAMES[data.dtype])
-            self._inputs.append((made, data))
-        lib.ggml_set_input(made)
-        return made
-
-    def supported(self, tensor) -> bool:
-        """What the device's supports_op says."""
-        return lib.ggml_backend_supports_op(self.backend, tensor)
+    def _prepare(self) -> None:
+        lib.ggml_backend_buffer_clear(self._buffer, 0xFF)
 
     def refusal(self, tensor) -> str | None:
-        """Why the device does not compute this node; None if it does."""
-        from .ggml import plugin
-        reason = plugin().strata_hip_refusal(tensor)
-        assert self.supported(tensor) == (reason == ffi.NULL)
-        return None if reason == ffi.NULL else ffi.string(reason).decode()
+        reason = super().refusal(tensor)
+        assert self.device == "CPU" or (reason is None) == (plugin().strata_hip_refusal(tensor) == ffi.NULL)
+        return reason
 
-    def graph(self, *outputs):
-        """A cgraph that computes the outputs."""
-        graph = lib.ggml_new_graph_custom(self.ctx, self._tensors, False)
-        for output in outputs:
-            lib.ggml_build_forward_expand(graph, output)
-        return graph
-
-    def allocate(self):
-        """Gives all tensors memory, fills it with 0xff and copies the inputs. run() does it by itself."""
-        if self._buffer != ffi.NULL:
-            return
-        self._buffer = lib.ggml_backend_alloc_ctx_tensors(self.ctx, self.backend)
-        if self._buffer == ffi.NULL:
-            raise PluginError(last_error())
-        lib.ggml_backend_buffer_clear(self._buffer, 0xFF)
-        for tensor, data in self._inputs:
-            self.set(tensor, data)
-
-    def run(self, *outputs):
-        """Computes; returns the outputs as arrays (one array for one output)."""
-        graph = self.graph(*outputs)
-        self.allocate()
-        for i in range(lib.ggml_graph_n_nodes(graph)):
-            node = lib.ggml_graph_node(graph, i)
-            if not self.supported(node):
-                raise PluginError(f"{ffi.string(lib.ggml_op_desc(node)).decode()} is refused: {self.refusal(node)}")
+    def _compute(self, graph) -> None:
         before = self._bytes()
-        errors = counter("errors")
-        status = lib.ggml_backend_graph_compute(self.backend, graph)
-        if status != lib.GGML_STATUS_SUCCESS or counter("errors") != errors:  # a fault shows after the call has succeeded
-            raise PluginError(last_error())
+        super()._compute(graph)
         self._check_untouched(graph, before)
-        results = [self.get(output) for output in outputs]
-        return results[0] if len(results) == 1 else results
-
-    def set(self, tensor, data: np.ndarray):
-        """Copies an array's bytes to a contiguous tensor."""
-        data = np.ascontiguousarray(data)
-        assert data.nbytes == lib.ggml_nbytes(tensor), (data.nbytes, lib.ggml_nbytes(tensor))
-        lib.ggml_backend_tensor_set(tensor, ffi.cast("void *", data.ctypes.data), 0, data.nbytes)
-
-    def raw(self, tensor) -> np.ndarray:
-        """A tensor's ggml_nbytes bytes."""
-        data = np.empty(lib.ggml_nbytes(tensor), np.uint8)
-        lib.ggml_backend_tensor_get(tensor, ffi.cast("void *", data.ctypes.data), 0, data.nbytes)
-        return data
-
-    def get(self, tensor) -> np.ndarray:
-        """A tensor's values, any strides; block types and bf16 as float32. The shape is ne reversed, leading ones dropped
-        down to what ggml_n_dims says."""
-        data = self.raw(tensor)
-        name = type_name(tensor)
-        shape = [tensor.ne[i] for i in range(lib.ggml_n_dims(tensor))][::-1]
-        if lib.ggml_nelements(tensor) == 0:
-            return np.empty(0, _DTYPES.get(name, np.float32))
-        strides = [tensor.nb[i] for i in range(lib.ggml_n_dims(tensor))][::-1]
-        if name in _DTYPES:
-            return np.lib.stride_tricks.as_strided(data.view(_DTYPES[name]), shape, strides).copy()
-        row = lib.ggml_row_size(tensor.type, tensor.ne[0])
-        rows = np.lib.stride_tricks.as_strided(data, shape[:-1] + [row], strides[:-1] + [1])
-        return dequantize(rows.copy(), name)
 
     def _bytes(self) -> np.ndarray | None:
         """The whole buffer, read through a tensor that spans it."""

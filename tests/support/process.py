@@ -13,7 +13,7 @@ def run_python(code: str, timeout: float = 120, **environment) -> subprocess.Com
     its end. Returns what it printed: .stdout without the marker of life, .stderr."""
     env = {name: value for name, value in os.environ.items()
            if not name.startswith("STRATA_") or name in ("STRATA_LIBRARY_DIR", "STRATA_CLANG")}
-    env["PYTHONPATH"] = str(ROOT / "tests")
+    env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
     for name, value in environment.items():
         if value is None:
             env.pop(name, None)
