@@ -1,6 +1,7 @@
 """What is inside an AMDGPU code object: its kernels, their arguments and what they take of the chip, read from its metadata note."""
 import dataclasses
 import io
+import struct
 from typing import Any, Dict, List, Optional, Tuple
 
 import msgpack
@@ -58,14 +59,14 @@ def read_kernels(image: bytes) -> Dict[str, KernelInfo]:
     try:
         notes = [note["n_descdata"] for section in ELFFile(io.BytesIO(image)).iter_sections() if isinstance(section, NoteSection)
                  for note in section.iter_notes() if note["n_name"] == "AMDGPU" and note["n_type"] in (_NOTE_TYPE, "NT_AMDGPU_METADATA")]
-    except (ELFError, ValueError, KeyError, UnicodeDecodeError) as error:
+    except (ELFError, ValueError, LookupError, ArithmeticError, AttributeError, TypeError, struct.error) as error:
         raise ArgumentError(f"these {len(image)} bytes are no code object: {error or 'a broken ELF file'}") from None
     if not notes:
         raise ArgumentError("this ELF file has no metadata of AMDGPU kernels: it is no code object, or older than version 3")
     try:
         described: List[Dict[str, Any]] = msgpack.unpackb(_bytes(notes[0]), strict_map_key=False)["amdhsa.kernels"]
         kernels = [_kernel(each) for each in described]
-    except (ValueError, KeyError, TypeError, msgpack.exceptions.UnpackException) as error:
+    except (ValueError, LookupError, AttributeError, TypeError, msgpack.exceptions.UnpackException) as error:
         raise ArgumentError(f"this code object's metadata cannot be read: {error}") from None
     return {kernel.name: kernel for kernel in kernels}
 

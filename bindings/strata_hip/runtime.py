@@ -140,8 +140,8 @@ class Runtime(_Closing):
 
     def upload(self, values: ArrayLike) -> "Array":
         """A copy of a numpy array on the device. Raises HipMemoryError."""
-        host = np.ascontiguousarray(values)
-        made = Array(self, np.shape(values), host.dtype)
+        host = np.asarray(values, order="C")
+        made = Array(self, host.shape, host.dtype)
         made.upload(host)
         return made
 
@@ -240,9 +240,9 @@ class Array(_Owned):
 
     def upload(self, values: ArrayLike, stream: Optional["Stream"] = None) -> None:
         """Copies values of this shape and dtype to the device, after all work given to the stream (None: to the whole device)."""
-        host = np.ascontiguousarray(values)
-        if np.shape(values) != self.shape or host.dtype != self.dtype:
-            raise ArgumentError(f"{host.dtype} values of shape {np.shape(values)} do not fit an array of {self.dtype}, {self.shape}")
+        host = np.asarray(values, order="C")
+        if host.shape != self.shape or host.dtype != self.dtype:
+            raise ArgumentError(f"{host.dtype} values of shape {host.shape} do not fit an array of {self.dtype}, {self.shape}")
         self._copy(self.pointer, host.ctypes.data, HOST_TO_DEVICE, stream)
 
     def download(self, stream: Optional["Stream"] = None) -> np.ndarray:
