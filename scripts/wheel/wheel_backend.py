@@ -28,7 +28,8 @@ def build_wheel(wheel_directory: str, config_settings: "Optional[dict[str, Any]]
         done = subprocess.run([*command, str(plain)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         made = sorted(named.glob("*.whl")) if done.returncode == 0 else []
         if not made:
-            print(f"{done.stdout}\nstrata-hip: no manylinux platform fits this wheel, see above; it is for systems like this one", file=sys.stderr)
+            print(f"{done.stdout}\nstrata-hip: no manylinux platform fits this wheel, see above; it is for systems like this one",
+                  file=sys.stderr)
         wheel = made[0] if made else plain
         shutil.move(wheel, pathlib.Path(wheel_directory) / wheel.name)
         return wheel.name

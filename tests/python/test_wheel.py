@@ -51,7 +51,8 @@ def test_libraries_need_only_what_every_linux_has(name):
 
 
 def test_the_emulator_shows_hip_and_nothing_of_llvm():
-    output = subprocess.run(["nm", "-D", "--defined-only", library_dir() / "libstrata-emulator.so"], check=True, capture_output=True, text=True).stdout
+    command = ["nm", "-D", "--defined-only", library_dir() / "libstrata-emulator.so"]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     names = [line.split()[-1] for line in output.splitlines()]
     assert len(names) > 60 and [name for name in names if not re.match(r"hip|__hip|strata_emulator_", name)] == []
 
@@ -88,7 +89,7 @@ def test_version_says_what_it_was_built_from():
     assert facts["targets"] == "gfx1151" or os.environ.get("STRATA_TARGETS")
     lines = strata_hip_command("--version").stdout.splitlines()
     assert lines[0] == f"strata-hip {strata_hip.__version__}"
-    for value in (facts["llama_cpp_python"], facts["ggml"], facts["compiler"], facts["llvm"], facts["targets"], facts["commit"] or "unknown"):
+    for value in [facts[name] for name in ("llama_cpp_python", "ggml", "compiler", "llvm", "targets")] + [facts["commit"] or "unknown"]:
         assert any(value in line for line in lines[1:]), value
 
 
@@ -281,5 +282,6 @@ def test_commands_run_from_the_wheel(installed):
     assert tested.returncode == 0 and " 0 failed" in tested.stdout, tested.stdout + tested.stderr
     site = next((installed.parent / "lib").glob("python*/site-packages"))
     for program in ("llama-server", "ggml-rpc-server", "llama-bench"):
-        done = subprocess.run([site / "strata_hip" / "bin" / program, "--help"], capture_output=True, text=True, env={"PATH": ""}, timeout=60)
+        command = [site / "strata_hip" / "bin" / program, "--help"]
+        done = subprocess.run(command, capture_output=True, text=True, env={"PATH": ""}, timeout=60)
         assert "usage" in (done.stdout + done.stderr).lower(), program

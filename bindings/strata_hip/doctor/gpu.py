@@ -21,7 +21,7 @@ def graphics(system: System) -> Finding:
     loaded = system.path("/sys/module/amdgpu").exists()
     return bad("GPU", "none in /sys/class/kfd/kfd/topology/nodes",
                "the amdgpu driver is loaded but lists no GPU" if loaded else "there is no AMD GPU, or the amdgpu driver is not loaded",
-               f"With a Strix Halo: look into `dmesg | grep amdgpu`, and, in a container, pass /dev/kfd and /dev/dri on. {EMULATOR}")
+               f"With a Strix Halo: look into `dmesg | grep amdgpu`; in a container, pass /dev/kfd and /dev/dri on. {EMULATOR}")
 
 
 def permissions(system: System) -> List[Finding]:
@@ -36,8 +36,8 @@ def permissions(system: System) -> List[Finding]:
     for node in nodes:
         name = "/" + str(node.relative_to(system.root))
         if not node.exists():
-            found.append(bad(name, "does not exist", "the GPU cannot be opened", "Load the driver (modprobe amdgpu); in a container, pass it on: "
-                             "--device /dev/kfd --device /dev/dri"))
+            found.append(bad(name, "does not exist", "the GPU cannot be opened",
+                             "Load the driver (modprobe amdgpu); in a container, pass it on: --device /dev/kfd --device /dev/dri"))
         elif system.may_use(node):
             found.append(ok(name, "readable and writable"))
         else:

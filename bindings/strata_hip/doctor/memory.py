@@ -33,11 +33,12 @@ def limits(system: System) -> Finding:
         return warn(check, "the driver does not tell its GTT size" if ram else "/proc/meminfo cannot be read",
                     "how much memory models may take is unknown")
     usable = min(gtt, pages * PAGE) if pages else gtt
-    told = f"GTT {gib(gtt)}, ttm.pages_limit {f'{pages} ({gib(pages * PAGE)})' if pages else 'unknown'}, own memory {gib(vram)}; RAM {gib(ram)}"
+    limit = f"{pages} ({gib(pages * PAGE)})" if pages else "unknown"
+    told = f"GTT {gib(gtt)}, ttm.pages_limit {limit}, own memory {gib(vram)}; RAM {gib(ram)}"
     if usable + vram >= 0.75 * (ram + vram):
         return ok(check, told)
-    set_them = (f"Add to the kernel's command line (GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub) and reboot: {parameters(ram)}"
-                f" (all but one part in {KEPT_FOR_SYSTEM} of RAM)")
+    set_them = (f"Add to the kernel's command line (GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub), and reboot: "
+                f"{parameters(ram)} (all but one part in {KEPT_FOR_SYSTEM} of RAM)")
     if usable + vram < 2**30:
         return bad(check, told, "hardly any model fits", set_them)
     return warn(check, told, f"models and their caches may take {gib(usable + vram)}", set_them)
@@ -52,7 +53,8 @@ def iommu(system: System) -> Finding:
     kind = system.read(gpu.device / "iommu_group" / "type") if gpu and gpu.device else None
     if kind == "identity" or "iommu=pt" in command_line:
         return ok("IOMMU", "on, passed through" + (" (iommu=pt)" if "iommu=pt" in command_line else ""))
-    return warn("IOMMU", "on" + (f", type {kind} for the GPU" if kind else ""), "it translates every access of a device, which can cost bandwidth",
+    return warn("IOMMU", "on" + (f", type {kind} for the GPU" if kind else ""),
+                "it translates every access of a device, which can cost bandwidth",
                 "Add iommu=pt to the kernel's command line (devices that the kernel drives itself then pass through), and reboot")
 
 

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .. import built
 from .finding import Finding, bad, ok, warn
+from .gpu import EMULATOR
 from .system import GPU_SUPPORTED, System
 
 OLDEST_HIP = (6, 2)
@@ -41,13 +42,14 @@ def hip_library(system: System) -> Finding:
     newest_first = _probed(_hip_candidates(system))
     found = [(name, version) for name, version, _ in newest_first if version]
     usable = [each for each in found if each[1] >= OLDEST_HIP]
-    remedy = "Install the runtime of ROCm 6.2 or newer (on Debian and Ubuntu libamdhip64, from AMD's repository), or name it in STRATA_HIP_LIBRARY"
+    remedy = "Install the HIP runtime of ROCm 6.2 or newer (not all of ROCm is needed), or name its library in STRATA_HIP_LIBRARY"
     if usable:
         name, version = usable[0]
         told = f"{name}, HIP {version[0]}.{version[1]}"
         if BAD_CODE_GENERATION[0] <= version <= BAD_CODE_GENERATION[1]:
-            return warn(check, told, "ROCm 7.0 to 7.2 are known for wrong code generation: what is carried here was compiled by another compiler, "
-                        "but builds from source with theirs, of this or other programs, are suspect", "Use another ROCm to compile kernels")
+            return warn(check, told, "ROCm 7.0 to 7.2 are known for wrong code generation. The code objects carried here were compiled by "
+                        "another compiler; kernels compiled with theirs, of this or other programs, are suspect",
+                        "Use another ROCm's compiler, or Debian's clang, for kernels")
         return ok(check, told)
     if found:
         name, version = found[0]
@@ -70,7 +72,8 @@ def _probed(names: List[str]) -> List[Tuple[str, Tuple[int, ...], str]]:
     """For each library its name, version (major, minor; empty if it cannot be loaded), and why not."""
     done = subprocess.run([sys.executable, "-c", _PROBE, *names], capture_output=True, text=True)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
-    result = [(name, (version // 10000000, version // 100000 % 100) if version else (), why) for name, version, why in lines]
+    result: List[Tuple[str, Tuple[int, ...], str]] = [
+        (name, (version // 10000000, version // 100000 % 100) if version else (), why) for name, version, why in lines]
     if len(result) < len(names):
         result.append((names[len(result)], (), f"loading it ended the process (exit code {done.returncode})"))
     return result
@@ -80,7 +83,8 @@ def llama_cpp() -> List[Finding]:
     """llama-cpp-python's version, its ggml against the one that the plugin is made for, and stock GPU backends in it."""
     check = "llama-cpp-python"
     wanted = built.facts()
-    install = f"pip install llama-cpp-python=={wanted.get('llama_cpp_python', '0.3.36')}"
+    install = f"pip install llama-cpp-python=={wanted['llama_cpp_python']}" if wanted else "pip install strata-hip"
+    reinstall = f"{install} --force-reinstall"
     try:
         version = importlib.metadata.version("llama-cpp-python")
     except importlib.metadata.PackageNotFoundError:
@@ -94,14 +98,14 @@ def llama_cpp() -> List[Finding]:
     library = pathlib.Path(next(iter(folders or [""]))) / "lib"
     ggml = _ggml_version(library / "libggml-base.so.0")
     if ggml is None:
-        found.append(bad("ggml", f"{library}/libggml-base.so.0 cannot be loaded", "nothing works without it", f"{install} --force-reinstall"))
+        found.append(bad("ggml", f"{library}/libggml-base.so.0 cannot be loaded", "nothing works without it", reinstall))
     elif wanted and ggml != wanted["ggml"]:
-        found.append(bad("ggml", ggml, f"the plugin is made for {wanted['ggml']} and refuses any other", f"{install} --force-reinstall"))
+        found.append(bad("ggml", ggml, f"the plugin is made for {wanted['ggml']} and refuses any other", reinstall))
     else:
         found.append(ok("ggml", ggml))
     if stock := [name for name in STOCK_BACKENDS if (library / name).exists()]:
-        found.append(warn("stock backend", ", ".join(stock), "it may offer the same GPU. On an integrated GPU, builds of it that share memory with "
-                          "the CPU let the next batch's inputs race the running graph: wrong output at full speed",
+        found.append(warn("stock backend", ", ".join(stock), "it may offer the same GPU. On an integrated GPU, builds of it that share "
+                          "memory with the CPU let the next batch's inputs race the running graph: wrong output at full speed",
                           "Choose this backend by name (--device STRATA0; `strata-hip` and strata_hip.Llama do)"))
     return found
 
@@ -119,7 +123,8 @@ def plugin(system: System) -> List[Finding]:
     """The code objects carried, the switches, and whether the plugin opens: on the emulator, and on the GPU of this machine."""
     info, why = _opened("emulator")
     if info is None:
-        return [bad("plugin", why, "the plugin or the emulator cannot be loaded", "pip install --force-reinstall strata-hip, or `make build` in the source tree")]
+        return [bad("plugin", why, "the plugin or the emulator cannot be loaded",
+                    "pip install --force-reinstall strata-hip, or `make build` in the source tree")]
     targets: Dict[str, int] = {}
     for each in info["code_objects"]:
         targets[each["target"]] = targets.get(each["target"], 0) + 1
@@ -128,20 +133,22 @@ def plugin(system: System) -> List[Finding]:
     found = [ok("code objects", carried + (f", compiled by {compiler}" if compiler else ""))]
     gpu = system.gpu()
     if gpu and gpu.arch not in targets:
-        found[0] = bad("code objects", carried, f"none is for {gpu.arch}", f"This backend computes on {GPU_SUPPORTED}; the emulator needs no GPU: --runtime emulator")
+        found[0] = bad("code objects", carried, f"none is for {gpu.arch}", f"This backend computes on {GPU_SUPPORTED}. {EMULATOR}")
     found.append(ok("emulator", f"opens ({info['library']})"))
     if system.here:
         opened, why = _opened("hip")
         if opened:
-            found.append(ok("device", ", ".join(f"{each['name']}: {each['description']}" for each in opened["devices"])))
+            found.append(ok("device", ", ".join(f"{device['name']}: {device['description']}" for device in opened["devices"])))
         else:
-            found.append(bad("device", why.splitlines()[0], "no GPU can be used", "The lines above say why; `strata-hip devices` says what was tried"))
+            found.append(bad("device", why.splitlines()[0], "no GPU can be used",
+                             "The lines above say why; `strata-hip devices` says what was tried"))
     return found
 
 
 def _opened(runtime: str) -> Tuple[Optional[Dict[str, Any]], str]:
     """What the plugin says of itself on a runtime, or else why it does not open. In a process of its own: a process has one runtime."""
-    done = subprocess.run([sys.executable, "-m", "strata_hip.cli", "devices", "--runtime", runtime, "--json"], capture_output=True, text=True)
+    command = [sys.executable, "-m", "strata_hip.cli", "devices", "--runtime", runtime, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 0:
         return json.loads(done.stdout), ""
     return None, done.stderr.strip().removeprefix("strata-hip: ") or f"ended with exit code {done.returncode}"
@@ -149,12 +156,13 @@ def _opened(runtime: str) -> Tuple[Optional[Dict[str, Any]], str]:
 
 def environment() -> Finding:
     """Variables that change what is computed, or how."""
-    set_here = {name: os.environ[name] for name in ("STRATA_DISABLE", "STRATA_SYNC", "HSA_OVERRIDE_GFX_VERSION") if os.environ.get(name)}
+    names = ("STRATA_DISABLE", "STRATA_SYNC", "HSA_OVERRIDE_GFX_VERSION")
+    set_here = {name: os.environ[name] for name in names if os.environ.get(name)}
     told = ", ".join(f"{name}={value}" for name, value in set_here.items())
     if "HSA_OVERRIDE_GFX_VERSION" in set_here:
         return warn("switches", told, "the runtime then names another GPU than there is", "unset HSA_OVERRIDE_GFX_VERSION")
     if set_here:
-        return warn("switches", told, "kernels or fusions are off, or each launch is waited for: the same results, slower", f"unset {' '.join(set_here)}")
+        return warn("switches", told, "kernels or fusions are off, or each launch is waited for: slower", f"unset {' '.join(set_here)}")
     return ok("switches", "none set: all kernels and fusions are on")
 
 
@@ -171,6 +179,8 @@ def clang() -> Finding:
             told = f"{path}: {lines[0] if lines else 'unknown version'}"
             match = re.search(r"\broc-(\d+)\.(\d+)", told)
             if match and BAD_CODE_GENERATION[0] <= (int(match[1]), int(match[2])) <= BAD_CODE_GENERATION[1]:
-                return warn(check, told, "the compilers of ROCm 7.0 to 7.2 are known for wrong code generation", "apt-get install clang-19 lld-19")
+                return warn(check, told, "the compilers of ROCm 7.0 to 7.2 are known for wrong code generation",
+                            "apt-get install clang-19 lld-19")
             return ok(check, told)
-    return ok(check, f"none with the AMDGPU target (looked for {', '.join(names)})", "only builds from source need one: apt-get install clang-19 lld-19")
+    return ok(check, f"none with the AMDGPU target (looked for {', '.join(names)})",
+              "only builds from source need one: apt-get install clang-19 lld-19")
