@@ -64,8 +64,8 @@ def run(command: List[str], environment: Dict[str, str], ready: Callable[[int], 
     """Runs a program until it ends. Signals that this process gets are passed on; if this one is killed the program is too.
 
     ready: is called with the program's process id every now and then until it returns what is to be told; None: not yet.
-    Returns the exit code, 128 + N after signal N. Raises StrataError, with the program's last lines, if it cannot be started or ends with
-    an exit code other than 0 before it is ready, unless by a signal."""
+    Returns the exit code, 128 + N after signal N; if it fails before it is ready that is told on stderr, with its last lines. Raises
+    StrataError if it cannot be started."""
     name = os.path.basename(command[0])
     prctl = ctypes.CDLL(None).prctl
     try:
@@ -85,7 +85,8 @@ def run(command: List[str], environment: Dict[str, str], ready: Callable[[int], 
                 process.wait(None if told else 0.1)
         reader.join()
     if process.returncode > 0 and not told:
-        raise StrataError(f"{name} ended with exit code {process.returncode} before it was ready; its last lines:\n{''.join(last).rstrip()}")
+        print(f"strata-hip: {name} ended with exit code {process.returncode} before it was ready; its last lines:\n{''.join(last).rstrip()}",
+              file=sys.stderr)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 

@@ -12,7 +12,7 @@ def run(arguments: List[str], runtime: Optional[str] = None) -> int:
     """Runs ggml-rpc-server until it ends, with our device unless its arguments name others.
 
     runtime: as for plugin.load(). Returns the exit code. Raises DeviceError if there is no such device, StrataError if the program is not
-    there or does not start."""
+    there or cannot open its port."""
     devices = child.value_of(("-d", "--device"), None, arguments)
     environment = child.environment(devices, runtime)
     program, = tools(PROGRAM)

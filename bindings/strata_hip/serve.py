@@ -15,7 +15,7 @@ def run(arguments: List[str], runtime: Optional[str] = None) -> int:
     arguments: its own flags. The model computes on our device unless they, or the variable LLAMA_ARG_DEVICE, name others; with --rpc
     llama-server shares it out over those of all servers and ours.
     runtime: as for plugin.load(). Returns the exit code. Raises DeviceError if there is no such device, StrataError if llama-server is not
-    there or does not start."""
+    there."""
     devices = child.value_of(("-dev", "--device"), "LLAMA_ARG_DEVICE", arguments)
     remote = child.value_of(("--rpc",), "LLAMA_ARG_RPC", arguments)
     environment = child.environment(devices, runtime)
