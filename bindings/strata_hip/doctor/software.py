@@ -134,7 +134,7 @@ def plugin(system: System) -> List[Finding]:
     gpu = system.gpu()
     if gpu and gpu.arch not in targets:
         found[0] = bad("code objects", carried, f"none is for {gpu.arch}", f"This backend computes on {GPU_SUPPORTED}. {EMULATOR}")
-    found.append(ok("emulator", f"opens ({info['library']})"))
+    found += [switches(info), ok("emulator", f"opens ({info['library']})")]
     if system.here:
         opened, why = _opened("hip")
         if opened:
@@ -154,16 +154,24 @@ def _opened(runtime: str) -> Tuple[Optional[Dict[str, Any]], str]:
     return None, done.stderr.strip().removeprefix("strata-hip: ") or f"ended with exit code {done.returncode}"
 
 
+def switches(info: Dict[str, Any]) -> Finding:
+    """Which kernels and fusions STRATA_DISABLE has turned off."""
+    states: Dict[str, bool] = info["switches"]
+    off = [name for name, on in states.items() if not on]
+    if off:
+        return warn("switches", f"off: {', '.join(off)}", "STRATA_DISABLE turns these kernels and fusions off: slower",
+                    "unset STRATA_DISABLE")
+    return ok("switches", "all on: " + ", ".join(states))
+
+
 def environment() -> Finding:
-    """Variables that change what is computed, or how."""
-    names = ("STRATA_DISABLE", "STRATA_SYNC", "HSA_OVERRIDE_GFX_VERSION")
-    set_here = {name: os.environ[name] for name in names if os.environ.get(name)}
-    told = ", ".join(f"{name}={value}" for name, value in set_here.items())
-    if "HSA_OVERRIDE_GFX_VERSION" in set_here:
-        return warn("switches", told, "the runtime then names another GPU than there is", "unset HSA_OVERRIDE_GFX_VERSION")
-    if set_here:
-        return warn("switches", told, "kernels or fusions are off, or each launch is waited for: slower", f"unset {' '.join(set_here)}")
-    return ok("switches", "none set: all kernels and fusions are on")
+    """Variables, other than STRATA_DISABLE, that change how things are computed."""
+    if override := os.environ.get("HSA_OVERRIDE_GFX_VERSION"):
+        return warn("environment", f"HSA_OVERRIDE_GFX_VERSION={override}", "the runtime then names another GPU than there is",
+                    "unset HSA_OVERRIDE_GFX_VERSION")
+    if os.environ.get("STRATA_SYNC", "0") not in ("", "0"):
+        return warn("environment", "STRATA_SYNC is set", "each launch is waited for: slower", "unset STRATA_SYNC")
+    return ok("environment", "nothing in it slows the backend down or misleads it")
 
 
 def clang() -> Finding:
