@@ -5,247 +5,201 @@ Like llama-bench it warms up first, repeats, and reports mean and standard devia
 those numbers say how fast the emulator is and nothing of the chip."""
 import ctypes
 import dataclasses
-import itertools
 import os
-import random
-import re
 import statistics
 import sys
 import time
-from typing import Any, Iterator, List, Optional, Sequence, TextIO
+from typing import Any, Dict, Iterator, List, Optional, Sequence, TextIO
 
 import llama_cpp
+import numpy as np
 
-from . import __version__, bench_tables, llama, log, plugin
-from .errors import DeviceError
+from . import __version__, bench_tables, devices, engine, llama, log, pictures, plugin, provenance
+from .bench_options import Case, Options, cases
+from .errors import StrataError
+from .llama_values import LAZY_MODES, LOAD_MODES, NICENESS, NUMA, SPLIT_MODES
 
-# enum ggml_type by the names llama-bench takes
-CACHE_TYPES = {"f32": 0, "f16": 1, "bf16": 30, "q8_0": 8, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "iq4_nl": 20}
-FLASH_ATTN = {"auto": -1, "off": 0, "on": 1, "0": 0, "1": 1, "-1": -1}
-RANGE = re.compile(r"(\d+)(?:-(\d+)(?:([+*])(\d+))?)?(?:,|$)")
-
-
-def int_range(text: str) -> List[int]:
-    """"512", "1,2,4", "first-last", "first-last+step", "first-last*mult" as llama-bench reads them. Raises ValueError."""
-    values: List[int] = []
-    at = 0
-    while at < len(text):
-        found = RANGE.match(text, at)
-        if not found:
-            raise ValueError(f"{text!r} is no list of numbers or ranges")
-        first, last = int(found[1]), int(found[2] or found[1])
-        operator, step = found[3] or "+", int(found[4] or 1)
-        value = first
-        while value <= last:
-            values.append(value)
-            following = value + step if operator == "+" else value * step
-            if following <= value:
-                raise ValueError(f"{text!r}: the range does not grow")
-            value = following
-        at = found.end()
-    if not values:
-        raise ValueError(f"{text!r} names no value")
-    return values
+# The fields of a case that make a model; a change of any loads it anew.
+MODEL_FIELDS = ("model", "n_gpu_layers", "n_cpu_moe", "split_mode", "load_mode", "lazy_mode", "main_gpu", "devices", "tensor_split",
+                "tensor_buft_overrides", "no_host", "repack")
+# As llama.cpp's programs name the experts' tensors of a layer (common.h)
+EXPERTS = r"blk\.{}\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 
 
-def layers(text: str) -> List[int]:
-    """A list of layer counts, where -1 is all."""
-    return [value for part in text.split(",") for value in ([-1] if part == "-1" else int_range(part))]
-
-
-def pair(text: str) -> tuple:
-    """"512,128" -> (512, 128)."""
-    parts = re.fullmatch(r"(\d+),(\d+)", text)
-    if not parts:
-        raise ValueError(f"{text!r} is no pair of numbers")
-    return int(parts[1]), int(parts[2])
-
-
-@dataclasses.dataclass
-class Options:
-    """What was asked for; every list is one dimension of the tests."""
-    model: List[str]
-    n_prompt: List[int]
-    n_gen: List[int]
-    pg: List[tuple]
-    n_depth: List[int]
-    n_batch: List[int]
-    n_ubatch: List[int]
-    type_k: List[str]
-    type_v: List[str]
-    n_threads: List[int]
-    n_gpu_layers: List[int]
-    flash_attn: List[int]
-    repetitions: int = 5
-    warmup: bool = True
-    backend: str = "strata-hip"
-    runtime: Optional[str] = None
-
-    def shows_threads(self) -> bool:
-        """Whether the number of threads is a column even where a GPU computes."""
-        return self.n_threads != [default_threads()]
-
-
-@dataclasses.dataclass
-class Case:
-    """One row of the table."""
-    model: str
-    n_gpu_layers: int
-    n_batch: int
-    n_ubatch: int
-    type_k: str
-    type_v: str
-    flash_attn: int
-    n_threads: int
-    n_depth: int
-    n_prompt: int
-    n_gen: int
-
-
-def cases(options: Options) -> Iterator[Case]:
-    """The tests in llama-bench's order, which loads each model as seldom as possible."""
-    work = [(n, 0) for n in options.n_prompt if n] + [(0, n) for n in options.n_gen if n] + \
-           [(p, g) for p, g in options.pg if p or g]
-    for values in itertools.product(options.model, options.n_gpu_layers, options.n_batch, options.n_ubatch, options.type_k,
-                                    options.type_v, options.flash_attn, options.n_threads, options.n_depth):
-        for n_prompt, n_gen in work:
-            yield Case(*values, n_prompt, n_gen)
+class _Override(ctypes.Structure):  # struct llama_model_tensor_buft_override
+    _fields_ = [("pattern", ctypes.c_char_p), ("buft", ctypes.c_void_p)]
 
 
 class Context:
     """A llama.cpp model and, one at a time, a context made for a case."""
 
-    def __init__(self, backend: str, runtime: Optional[str]):
-        self.backend = backend
-        self.devices = llama.device_list(backend, runtime)
-        self.model = None
-        self.ctx = None
-        self.loaded: Optional[tuple] = None
+    def __init__(self, backend: str, runtime: Optional[str], priority: int = 0):
+        """backend: "strata-hip" or "cpu"; runtime: as for plugin.load(); priority: of the CPU's threads. Raises DeviceError."""
+        self.backend, self.priority = backend, priority
+        found = llama.device_list(backend, runtime)
+        assert found is not None
+        self.devices = found
+        self.model: Optional[engine.Model] = None
+        self.context: Optional[engine.Context] = None
+        self._threads: Optional[devices.ThreadPool] = None
+        self._loaded: Optional[Dict[str, Any]] = None
+        # The same tokens for every case and every run: llama-bench's rand() has no seed either.
+        self._random = np.random.default_rng(0)
 
     def prepare(self, case: Case) -> None:
         """Loads the model if the last case had another one, and makes the context. Raises as Llama() does."""
-        self.free_context()
-        with log.captured() as messages:
-            if self.loaded != (case.model, case.n_gpu_layers):
-                self.free()
-                llama.check_model_file(case.model)
-                parameters = llama_cpp.llama_model_default_params()
-                parameters.devices = ctypes.cast(self.devices, ctypes.c_void_p)
-                parameters.n_gpu_layers = 0x7FFFFFFF if case.n_gpu_layers < 0 else case.n_gpu_layers
-                self.model = llama_cpp.llama_model_load_from_file(case.model.encode(), parameters)
-                if not self.model:
-                    self.model = None
-                    raise llama.load_error(case.model, f"failed to load model from file: {case.model}", messages.reason())
-                self.loaded = (case.model, case.n_gpu_layers)
-            parameters = llama_cpp.llama_context_default_params()
-            parameters.n_ctx = case.n_prompt + case.n_gen + case.n_depth
-            parameters.n_batch, parameters.n_ubatch = case.n_batch, case.n_ubatch
-            parameters.type_k, parameters.type_v = CACHE_TYPES[case.type_k], CACHE_TYPES[case.type_v]
-            parameters.flash_attn_type = case.flash_attn
-            parameters.n_threads = parameters.n_threads_batch = case.n_threads
-            parameters.swa_full = False
-            self.ctx = llama_cpp.llama_init_from_model(self.model, parameters)
-            if not self.ctx:
-                self.ctx = None
-                raise llama.load_error(case.model, "failed to create the context", messages.reason())
-        if self.backend == "strata-hip":
-            llama.warn_of_cpu_work(self.model, case.n_gpu_layers, messages.splits)
-        self.memory = llama_cpp.llama_get_memory(self.ctx)
-        self.vocab = llama_cpp.llama_model_get_vocab(self.model)
+        self._free_context()
+        wanted = {field: getattr(case, field) for field in MODEL_FIELDS}
+        if self._loaded != wanted:
+            self.free()
+            self.model = self._load(case)
+            self._loaded = wanted
+        assert self.model
+        self.context = engine.Context(
+            self.model, n_ctx=case.n_prompt + case.n_gen + case.n_depth, n_batch=case.n_batch, n_ubatch=case.n_ubatch, type_k=case.type_k,
+            type_v=case.type_v, offload_kqv=not case.no_kv_offload, flash_attn_type=case.flash_attn, embeddings=bool(case.embeddings),
+            op_offload=not case.no_op_offload, swa_full=False, n_threads=case.n_threads, n_threads_batch=case.n_threads)
+        self._threads = devices.ThreadPool(case.n_threads, int(case.cpu_mask, 16), bool(case.cpu_strict), case.poll, self.priority)
+        self._threads.attach(self.context.ctx)
+        elsewhere = case.no_kv_offload or case.n_cpu_moe or case.tensor_buft_overrides or case.devices == "none"
+        if self.backend == "strata-hip" and not elsewhere:
+            llama.warn_of_cpu_work(self.model.handle, case.n_gpu_layers, self.context.splits)
+
+    def _load(self, case: Case) -> engine.Model:
+        split = (ctypes.c_float * llama_cpp.llama_max_devices())(*case.tensor_split)
+        overrides = self.overrides(case)
+        return engine.Model(
+            case.model, self.device_array(case.devices), case.n_gpu_layers, split_mode=SPLIT_MODES[case.split_mode],
+            load_mode=LOAD_MODES[case.load_mode], lazy_mode=LAZY_MODES[case.lazy_mode], main_gpu=case.main_gpu, tensor_split=split,
+            tensor_buft_overrides=ctypes.cast(overrides, ctypes.c_void_p) if len(overrides) > 1 else None,
+            no_host=bool(case.no_host), use_extra_bufts=bool(case.repack))
+
+    def device_array(self, names: str) -> ctypes.Array:
+        """llama_model_params.devices for -dev. Raises StrataError."""
+        return self.devices if names == "auto" else devices.named(names)
+
+    def overrides(self, case: Case) -> ctypes.Array:
+        """llama_model_params.tensor_buft_overrides for -ot and -ncmoe, the last one empty. Raises StrataError."""
+        # llama.cpp aborts where a device that takes no part is to hold weights.
+        types = devices.buffer_types(self.device_array(case.devices))
+        pairs = list(case.tensor_buft_overrides) + [(EXPERTS.format(i), "CPU") for i in range(case.n_cpu_moe)]
+        for _, kind in pairs:
+            if kind not in types:
+                raise StrataError(f"--override-tensor: buffer type {kind!r} is none of {', '.join(types)}")
+        return (_Override * (len(pairs) + 1))(*(_Override(pattern.encode(), types[kind]) for pattern, kind in pairs))
+
+    @property
+    def _ready(self) -> engine.Context:
+        assert self.context, "prepare() first"
+        return self.context
 
     def clear(self) -> None:
-        llama_cpp.llama_memory_clear(self.memory, False)
+        """Forgets the context's tokens."""
+        self._ready.clear()
 
     def state(self) -> ctypes.Array:
         """The sequence as it stands, to come back to."""
-        size = llama_cpp.llama_state_seq_get_size(self.ctx, 0)
-        buffer = (ctypes.c_uint8 * size)()
-        llama_cpp.llama_state_seq_get_data(self.ctx, buffer, size, 0)
-        return buffer
+        return self._ready.state()
 
     def restore(self, state: ctypes.Array) -> bool:
-        return llama_cpp.llama_state_seq_set_data(self.ctx, state, len(state), 0) != 0
+        """Whether the sequence could be taken from what state() returned."""
+        return self._ready.restore(state)
 
     def prompt(self, n: int, n_batch: int) -> None:
         """Decodes `n` random tokens in batches. Raises DeviceError."""
-        with plugin.failures_raise(self.ctx):
+        with plugin.failures_raise(self._ready.ctx):
             for start in range(0, n, n_batch):
-                tokens = [self._token(first=start + i == 0) for i in range(min(n_batch, n - start))]
-                self._decode(tokens)
+                self._ready.append(self._tokens(min(n_batch, n - start), first=start == 0))
 
     def generate(self, n: int) -> None:
         """Decodes `n` random tokens one by one, waiting for each. Raises DeviceError."""
         for i in range(n):
-            with plugin.failures_raise(self.ctx):
-                self._decode([self._token(first=i == 0)])
+            with plugin.failures_raise(self._ready.ctx):
+                self._ready.append(self._tokens(1, first=i == 0))
 
-    def _token(self, first: bool) -> int:
-        if first and llama_cpp.llama_vocab_get_add_bos(self.vocab):
-            return llama_cpp.llama_vocab_bos(self.vocab)
-        return random.randrange(llama_cpp.llama_vocab_n_tokens(self.vocab))
+    def _tokens(self, n: int, first: bool) -> np.ndarray:
+        assert self.model
+        tokens = self._random.integers(self.model.n_vocab, size=n, dtype=np.int32)
+        if first and llama_cpp.llama_vocab_get_add_bos(self.model.vocab):
+            tokens[0] = llama_cpp.llama_vocab_bos(self.model.vocab)
+        return tokens
 
-    def _decode(self, tokens: Sequence[int]) -> None:
-        array = (llama_cpp.llama_token * len(tokens))(*tokens)
-        code = llama_cpp.llama_decode(self.ctx, llama_cpp.llama_batch_get_one(array, len(tokens)))
-        if code != 0:
-            raise DeviceError(f"llama_decode returned {code}")
-
-    def free_context(self) -> None:
-        if self.ctx:
-            llama_cpp.llama_free(self.ctx)
-        self.ctx = None
+    def _free_context(self) -> None:
+        if self.context:
+            self.context.close()
+        if self._threads:
+            self._threads.close()
+        self.context = self._threads = None
 
     def free(self) -> None:
-        self.free_context()
+        """Frees context and model."""
+        self._free_context()
         if self.model:
-            llama_cpp.llama_model_free(self.model)
-        self.model = self.loaded = None
+            self.model.close()
+        self.model = self._loaded = None
 
 
-def measure(context: Context, case: Case, options: Options, tick) -> bench_tables.Row:
-    """Runs one case; `tick` is called after every run, the warm-up included."""
+class Progress:
+    """A bar on stderr if that is a terminal; with --progress, a line for each run as llama-bench prints them."""
+
+    def __init__(self, options: Options, todo: int):
+        import tqdm
+        self._lines, self._todo, self._case = options.progress, todo, 0
+        self._bar = tqdm.tqdm(total=todo * (options.repetitions + options.warmup), unit="run", leave=False, file=sys.stderr,
+                              disable=options.progress or not sys.stderr.isatty())
+
+    def start(self, case: Case) -> None:
+        self._case += 1
+        self._bar.set_postfix_str(bench_tables.test_name(case.n_prompt, case.n_gen, case.n_depth))
+        self.tell("starting")
+
+    def tell(self, what: str) -> None:
+        if self._lines:
+            print(f"strata-hip bench: benchmark {self._case}/{self._todo}: {what}", file=sys.stderr, flush=True)
+
+    def done(self) -> None:
+        """One run is."""
+        self._bar.update()
+
+    def hide(self) -> None:
+        """Makes room for a row of the table."""
+        self._bar.clear()
+
+    def close(self) -> None:
+        self._bar.close()
+
+
+def measure(context: Context, case: Case, options: Options, progress: Progress, depth: Dict[int, ctypes.Array]) -> List[int]:
+    """Runs one case and returns each run's time [ns]. `depth` keeps the state of the context at the last depth, which the next case may have too."""
     context.prepare(case)
+    time.sleep(options.delay)
     if options.warmup:
-        context.clear()
+        progress.tell("warmup run")
         context.prompt(case.n_prompt, case.n_batch)
-        if case.n_gen:
-            context.generate(1)
-        tick()
+        context.generate(min(case.n_gen, 1))
+        progress.done()
     samples: List[int] = []
-    state = None
-    for _ in range(options.repetitions):
+    for i in range(options.repetitions):
         context.clear()
-        if case.n_depth and not (state and context.restore(state)):
+        if case.n_depth and not (case.n_depth in depth and context.restore(depth[case.n_depth])):
+            progress.tell(f"depth run {i + 1}/{options.repetitions}")
             context.prompt(case.n_depth, case.n_batch)
-            state = context.state()
+            depth.clear()
+            depth[case.n_depth] = context.state()
+        progress.tell(f"run {i + 1}/{options.repetitions}")
         start = time.perf_counter_ns()
         context.prompt(case.n_prompt, case.n_batch)
         context.generate(case.n_gen)
         samples.append(time.perf_counter_ns() - start)
-        tick()
-    return row(context, case, samples)
+        progress.done()
+    return samples
 
 
-def row(context: Context, case: Case, samples: List[int]) -> bench_tables.Row:
-    """llama-bench's fields for a measured case."""
-    description = ctypes.create_string_buffer(128)
-    llama_cpp.llama_model_desc(context.model, description, len(description))
-    per_second = [1e9 * (case.n_prompt + case.n_gen) / nanoseconds for nanoseconds in samples]
-    backends, gpu_info = backend_names(context.backend)
-    values = dict(
-        build_commit=f"strata-hip {__version__}, llama-cpp-python {llama_cpp.__version__}", build_number=0,
-        cpu_info=cpu_info(), gpu_info=gpu_info, backends=backends,
-        model_filename=case.model, model_type=description.value.decode(),
-        model_size=llama_cpp.llama_model_size(context.model), model_n_params=llama_cpp.llama_model_n_params(context.model),
-        n_batch=case.n_batch, n_ubatch=case.n_ubatch, n_threads=case.n_threads, cpu_mask="0x0", cpu_strict=0, poll=50,
-        type_k=case.type_k, type_v=case.type_v, n_gpu_layers=case.n_gpu_layers, n_cpu_moe=0, split_mode="layer", main_gpu=0,
-        no_kv_offload=0, flash_attn=case.flash_attn, devices=device_names(context.backend), tensor_split="0.00",
-        tensor_buft_overrides="none", load_mode="auto", lazy_mode="auto", embeddings=0, no_op_offload=0, no_host=0, repack=1,
-        fit_target=0, fit_min_ctx=0, n_prompt=case.n_prompt, n_gen=case.n_gen, n_depth=case.n_depth,
-        test_time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        avg_ns=round(statistics.mean(samples)), stddev_ns=round(deviation(samples)),
-        avg_ts=statistics.mean(per_second), stddev_ts=deviation(per_second))
-    return bench_tables.Row(values, samples, per_second)
+def rates(n_tokens: int, samples_ns: Sequence[int]) -> Dict[str, Any]:
+    """llama-bench's arithmetic: {"avg_ns", "stddev_ns", "avg_ts", "stddev_ts", "samples_ts"} of runs of so many tokens."""
+    per_second = [1e9 * n_tokens / nanoseconds for nanoseconds in samples_ns]
+    return dict(avg_ns=sum(samples_ns) // len(samples_ns), stddev_ns=int(deviation(samples_ns)), avg_ts=statistics.fmean(per_second),
+                stddev_ts=deviation(per_second), samples_ts=per_second)
 
 
 def deviation(values: Sequence[float]) -> float:
@@ -253,67 +207,144 @@ def deviation(values: Sequence[float]) -> float:
     return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
-def backend_names(backend: str) -> tuple:
-    """(backends, gpu_info) of the table."""
+def row(context: Context, case: Case, samples_ns: List[int], origin: provenance.Provenance) -> bench_tables.Row:
+    """A measured case in llama-bench's fields and ours."""
+    assert context.model and context.context
+    values = dataclasses.asdict(case)
+    values.update(
+        build_commit=f"strata-hip {__version__}, llama-cpp-python {llama_cpp.__version__}", build_number=0,
+        cpu_info=provenance.cpu_name(), gpu_info=gpu_info(context.backend), backends=backend_name(context.backend),
+        model_filename=values.pop("model"), model_type=context.model.description,
+        model_size=llama_cpp.llama_model_size(context.model.handle), model_n_params=llama_cpp.llama_model_n_params(context.model.handle),
+        devices=device_names(context.backend) if case.devices == "auto" else case.devices, tensor_split=split_text(case.tensor_split),
+        tensor_buft_overrides=";".join(f"{pattern}={kind}" for pattern, kind in case.tensor_buft_overrides) or "none",
+        fit_target=0, fit_min_ctx=0, test_time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        flash_attn_used=context.context.flash_attn, **dataclasses.asdict(origin))
+    measured = rates(case.n_prompt + case.n_gen, samples_ns)
+    samples_ts = measured.pop("samples_ts")
+    return bench_tables.Row({**values, **measured}, samples_ns, samples_ts)
+
+
+def split_text(shares: Sequence[float]) -> str:
+    """(3, 1) -> "3.00/1.00", without the zeros at the end."""
+    last = max((i for i, share in enumerate(shares) if share > 0), default=0)
+    return "/".join(f"{share:.2f}" for share in shares[:last + 1])
+
+
+def backend_name(backend: str) -> str:
+    """The column `backends`."""
     ours = plugin.loaded()
     if backend == "cpu" or ours is None:
-        return "CPU", ""
-    base = plugin.ggml_base()
-    name = base.ggml_backend_reg_name(ours.registry).decode()
-    gpus = ", ".join(base.ggml_backend_dev_description(device).decode() for device in ours.devices())
-    emulated = ours.runtime == "emulator"
-    return (f"{name} (emulated)" if emulated else name), gpus
+        return "CPU"
+    name = str(plugin.ggml_base().ggml_backend_reg_name(ours.registry).decode())
+    return f"{name} (emulated)" if ours.runtime == "emulator" else name
+
+
+def gpu_info(backend: str) -> str:
+    """The column of that name: what the GPUs are called."""
+    ours = plugin.loaded()
+    if backend == "cpu" or ours is None:
+        return ""
+    return ", ".join(plugin.ggml_base().ggml_backend_dev_description(device).decode() for device in ours.devices())
 
 
 def device_names(backend: str) -> str:
+    """What -dev auto stands for."""
     ours = plugin.loaded()
     if backend == "cpu" or ours is None:
         return "auto"
     return "/".join(plugin.ggml_base().ggml_backend_dev_name(device).decode() for device in ours.devices())
 
 
-def cpu_info() -> str:
-    """The CPU's name."""
-    try:
-        with open("/proc/cpuinfo") as file:
-            return next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "")
-    except OSError:
-        return ""
-
-
-def default_threads() -> int:
-    """The CPUs this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def run(options: Options, form: str, out: TextIO) -> None:
-    """Runs all cases and prints each row as it is done; a progress bar on stderr if that is a terminal."""
-    # llama.cpp's log is no part of a table; what goes wrong comes back in exceptions.
-    with log.captured(quiet=True):
-        _run(options, form, out)
-
-
-def _run(options: Options, form: str, out: TextIO) -> None:
-    todo = list(cases(options))
-    for model in options.model:
+def run(options: Options, out: TextIO, err: TextIO) -> None:
+    """Runs all cases and prints each row as it is done, to `out` and, if asked for, to `err` too. Raises StrataError."""
+    if options.plot:
+        pictures.pyplot()  # rather now than after minutes
+    for model in options.lists["model"]:
         llama.check_model_file(model)
-    context = Context(options.backend, options.runtime)
-    printer = bench_tables.printer(form, out, options, backend_names(options.backend)[0])
-    printer.header()
+    _set_priority(options.priority)
+    # llama.cpp's log is no part of a table; what goes wrong comes back in exceptions.
+    with log.captured(quiet=not options.verbose):
+        if options.numa:
+            llama_cpp.llama_numa_init(NUMA[options.numa])
+        context = Context(options.backend, options.runtime, options.priority)
+        todo = list(cases(options))
+        for case in todo:  # wrong names are told before anything is printed
+            context.overrides(case)
+        try:
+            rows = [*_run(options, context, todo, out, err)]
+        finally:
+            context.free()
+    if options.plot:
+        plot(rows, options.plot)
+
+
+def _run(options: Options, context: Context, todo: List[Case], out: TextIO, err: TextIO) -> Iterator[bench_tables.Row]:
+    origin = provenance.of(options.backend)
+    printers = [bench_tables.printer(form, file, options, backend_name(options.backend), origin)
+                for form, file in ((options.output, out), (options.output_err, err)) if form != "none"]
+    for printer in printers:
+        printer.header()
+    progress = Progress(options, len(todo))
+    depth: Dict[int, ctypes.Array] = {}
     try:
-        with progress(len(todo) * (options.repetitions + options.warmup)) as bar:
-            for case in todo:
-                bar.set_postfix_str(bench_tables.test_name(case.n_prompt, case.n_gen, case.n_depth))
-                printed = measure(context, case, options, bar.update)
-                bar.clear()
-                printer.row(printed)
-                out.flush()
+        for case in todo:
+            progress.start(case)
+            measured = row(context, case, measure(context, case, options, progress, depth), origin)
+            progress.hide()
+            for printer in printers:
+                printer.row(measured)
+                printer.out.flush()
+            yield measured
     finally:
-        context.free()
-    printer.footer()
+        progress.close()
+    for printer in printers:
+        printer.footer()
 
 
-def progress(total: int) -> Any:
-    """A tqdm bar that shows only on a terminal."""
-    import tqdm
-    return tqdm.tqdm(total=total, unit="run", leave=False, file=sys.stderr, disable=not sys.stderr.isatty())
+def _set_priority(priority: int) -> None:
+    if priority == 0:
+        return
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, NICENESS[priority])
+    except OSError as error:
+        raise StrataError(f"--prio {priority}: the process's priority cannot be set: {error}") from None
+
+
+def list_devices(options: Options, out: TextIO) -> None:
+    """--list-devices. Raises DeviceError."""
+    with log.captured(quiet=not options.verbose):
+        llama.device_list(options.backend, options.runtime)
+        print(devices.table(), file=out)
+
+
+def plot(rows: Sequence[bench_tables.Row], path: str) -> None:
+    """Draws prefill and decode, tokens a second with their deviations against depth, to a picture file. Raises StrataError."""
+    pyplot = pictures.pyplot()
+    figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.5))
+    # A line for each combination of what is not the same in all rows.
+    kept = ("model_type", "backends", "n_prompt", "n_gen", *(field for field in bench_tables.OPTIONAL if field != "n_depth"))
+    varied = [field for field in kept if len({str(each.values[field]) for each in rows}) > 1 and field not in ("n_prompt", "n_gen")]
+    for axis, title, chosen in ((axes[0], "prefill", lambda v: v["n_prompt"] > 0), (axes[1], "decode", lambda v: v["n_prompt"] == 0)):
+        lines: Dict[str, List[bench_tables.Row]] = {}
+        for each in rows:
+            if chosen(each.values):
+                label = bench_tables.test_name(each.values["n_prompt"], each.values["n_gen"], 0)
+                label += "".join(f", {bench_tables.TITLES.get(field, field)} {each.values[field]}" for field in varied)
+                lines.setdefault(label, []).append(each)
+        for label, line in lines.items():
+            line = sorted(line, key=lambda each: each.values["n_depth"])
+            axis.errorbar([each.values["n_depth"] for each in line], [each.values["avg_ts"] for each in line],
+                          [each.values["stddev_ts"] for each in line], marker="o", capsize=3, label=label)
+        axis.set_title(title)
+        axis.set_xlabel("depth: tokens of context before the test")
+        axis.set_ylabel("tokens a second")
+        axis.set_ylim(bottom=0)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+        if lines:
+            axis.legend(fontsize=7)
+    first = rows[0].values
+    emulated = ", emulated: not the chip's speed" if first["emulated"] else ""
+    figure.suptitle(f"{first['model_type']} on {first['device']} ({first['arch']}{emulated})", fontsize=10)
+    figure.tight_layout()
+    pictures.save(figure, path)

@@ -34,6 +34,8 @@ def parse(arguments: List[str]) -> argparse.Namespace:
     if arguments and arguments[0] in RUN_ANOTHER:
         ours, theirs = split(arguments[1:])
         return parser().parse_args([arguments[0], *ours], argparse.Namespace(arguments=theirs))
+    if arguments[:1] == ["bench"]:  # llama-bench takes --n_prompt for --n-prompt
+        arguments = [argument.replace("_", "-") if argument.startswith("--") else argument for argument in arguments]
     end = arguments.index("--") if "--" in arguments else len(arguments)
     tied: List[str] = []
     for argument in arguments[:end]:
@@ -69,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     _serve_parser(commands)
     _rpc_server_parser(commands)
     _bench_parser(commands)
+    _verify_parser(commands)
     _ops_parser(commands)
     _bench_ops_parser(commands)
     _emulator_parser(commands)
@@ -203,83 +206,52 @@ def _rpc_server(options: argparse.Namespace) -> int:
 # bench
 
 def _bench_parser(commands) -> None:
-    from .bench_tables import PRINTERS
+    from . import bench_options
     command = commands.add_parser(
         "bench", help="measure tokens a second, as llama-bench does",
-        description="Lists may be given to each parameter with commas or by repeating it; numbers as first-last, "
+        description="Lists may be given to each parameter of the tests with commas or by repeating it; numbers as first-last, "
                     "first-last+step or first-last*mult too.")
-
-    def add(*names: str, default, **more) -> None:
-        command.add_argument(*names, action="append", default=None, metavar=more.pop("metavar", "N"),
-                             help=f"{more.pop('help')} (default: {default})", **more)
-
-    command.add_argument("-m", "--model", action="append", required=True, metavar="FILE", help="a GGUF file")
-    add("-p", "--n-prompt", default=512, help="prompt tokens; 0: no such test")
-    add("-n", "--n-gen", default=128, help="generated tokens; 0: no such test")
-    add("-pg", default="none", metavar="PP,TG", help="a prompt and then generated tokens")
-    add("-d", "--n-depth", default=0, help="context before the test")
-    add("-b", "--batch-size", default=2048, help="logical batch")
-    add("-ub", "--ubatch-size", default=512, help="physical batch")
-    add("-ctk", "--cache-type-k", default="f16", metavar="TYPE", help="type of the K cache")
-    add("-ctv", "--cache-type-v", default="f16", metavar="TYPE", help="type of the V cache")
-    add("-t", "--threads", default="all CPUs", help="CPU threads")
-    add("-ngl", "--n-gpu-layers", default=-1, help="layers on the device, -1: all")
-    add("-fa", "--flash-attn", default="auto", metavar="on|off|auto", help="flash attention")
-    command.add_argument("-r", "--repetitions", type=int, default=5, metavar="N", help="times each test is repeated (default: 5)")
-    command.add_argument("-o", "--output", choices=list(PRINTERS), default="md", help="format (default: md)")
-    command.add_argument("--no-warmup", action="store_true", help="skip the warm-up runs")
+    bench_options.add_arguments(command)
     _backend_argument(command)
     _runtime_argument(command)
     command.set_defaults(command=_bench, parser=command)
 
 
 def _bench(options: argparse.Namespace) -> None:
-    from . import bench
-    wanted = bench_options(options)
-    bench.run(wanted, options.output, sys.stdout)
+    from . import bench, bench_options
+    wanted = bench_options.from_arguments(options)
+    if options.list_devices:
+        bench.list_devices(wanted, sys.stdout)
+    else:
+        bench.run(wanted, sys.stdout, sys.stderr)
 
 
-def bench_options(options: argparse.Namespace):
-    """bench.Options from the command line; a wrong value ends the program with the usage."""
-    from . import bench
+# verify
 
-    def values(name: str, default: list, convert) -> list:
-        given = getattr(options, name)
-        try:
-            return [value for text in given for value in convert(text)] if given else default
-        except (ValueError, KeyError) as error:
-            options.parser.error(f"--{name.replace('_', '-')}: {error}")
+def _verify_parser(commands) -> None:
+    command = commands.add_parser(
+        "verify", help="is the output right? a model on the device against the CPU",
+        description="Perplexity, divergence and likeliest tokens against llama.cpp's CPU backend, at several batch sizes, with flash "
+                    "attention and without, with several KV caches and offload levels; and runs that must give the same bytes. "
+                    "The exit code is 1 if anything is outside the bounds.")
+    add = command.add_argument
+    add("-m", "--model", required=True, metavar="FILE", help="a GGUF file")
+    add("-f", "--file", metavar="TEXT", help="the text to read (default: a story that comes with the package)")
+    add("--tokens", type=int, metavar="N", help="of the text (default: 2048, or all); fewer are quicker and tell less")
+    add("--full", action="store_true", help="every combination and ten repetitions, not every value once")
+    add("-t", "--threads", type=int, metavar="N", help="CPU threads (default: all CPUs)")
+    add("-o", "--output", choices=["md", "json"], default="md", help="format (default: md)")
+    _runtime_argument(command)
+    command.set_defaults(command=_verify, parser=command)
 
-    def cache_types(text: str) -> List[str]:
-        for name in text.split(","):
-            if name not in bench.CACHE_TYPES:
-                raise ValueError(f"{name!r} is none of {', '.join(bench.CACHE_TYPES)}")
-        return text.split(",")
 
-    def flash(text: str) -> List[int]:
-        for name in text.split(","):
-            if name not in bench.FLASH_ATTN:
-                raise ValueError(f"{name!r} is none of on, off, auto")
-        return [bench.FLASH_ATTN[name] for name in text.split(",")]
-
-    if options.repetitions < 1:
-        options.parser.error("--repetitions: at least 1")
-    if 0 in values("batch_size", [2048], bench.int_range):
-        options.parser.error("--batch-size: at least 1")
-    return bench.Options(
-        model=values("model", [], lambda text: text.split(",")),
-        n_prompt=values("n_prompt", [512], bench.int_range),
-        n_gen=values("n_gen", [128], bench.int_range),
-        pg=values("pg", [], lambda text: [bench.pair(text)]),
-        n_depth=values("n_depth", [0], bench.int_range),
-        n_batch=values("batch_size", [2048], bench.int_range),
-        n_ubatch=values("ubatch_size", [512], bench.int_range),
-        type_k=values("cache_type_k", ["f16"], cache_types),
-        type_v=values("cache_type_v", ["f16"], cache_types),
-        n_threads=values("threads", [bench.default_threads()], bench.int_range),
-        n_gpu_layers=values("n_gpu_layers", [-1], bench.layers),
-        flash_attn=values("flash_attn", [-1], flash),
-        repetitions=options.repetitions, warmup=not options.no_warmup, backend=options.backend, runtime=options.runtime)
+def _verify(options: argparse.Namespace) -> int:
+    from . import verify
+    for name in ("tokens", "threads"):
+        if getattr(options, name) is not None and getattr(options, name) < 1:
+            options.parser.error(f"--{name}: at least 1")
+    return verify.run(verify.Options(options.model, options.file, options.tokens, options.full, options.threads, options.runtime,
+                                     options.output), sys.stdout)
 
 
 # ops
@@ -367,16 +339,17 @@ def _profile_parser(commands) -> None:
 
 
 def _profile(options: argparse.Namespace) -> None:
-    from . import bench, profile
+    from . import profile
+    from .llama_values import CACHE_TYPES, FLASH_ATTN
     for name, least in (("n_prompt", 1), ("n_gen", 1), ("n_depth", 0), ("ubatch_size", 1), ("top", 1)):
         if getattr(options, name) < least:
             options.parser.error(f"--{name.replace('_', '-')}: at least {least}")
     for name in ("cache_type_k", "cache_type_v"):
-        if getattr(options, name) not in bench.CACHE_TYPES:
-            options.parser.error(f"--{name.replace('_', '-')}: {getattr(options, name)!r} is none of {', '.join(bench.CACHE_TYPES)}")
+        if getattr(options, name) not in CACHE_TYPES:
+            options.parser.error(f"--{name.replace('_', '-')}: {getattr(options, name)!r} is none of {', '.join(CACHE_TYPES)}")
     profile.run(profile.Options(
         options.model, options.n_prompt, options.n_gen, options.n_depth, options.ubatch_size, options.cache_type_k, options.cache_type_v,
-        bench.FLASH_ATTN[options.flash_attn], options.top, options.output, options.plot), sys.stdout)
+        FLASH_ATTN[options.flash_attn], options.top, options.output, options.plot), sys.stdout)
 
 
 # sanitize

@@ -3,7 +3,7 @@ import contextlib
 import ctypes
 import re
 import threading
-from typing import Iterator, List
+from typing import Iterator, List, Optional
 
 import llama_cpp
 
@@ -13,11 +13,12 @@ _lock = threading.RLock()
 
 
 class Log:
-    """The warnings and errors that were logged, and the number of graph splits if a context was made."""
+    """The warnings and errors that were logged; if a context was made, its number of graph splits, and what became of "auto"."""
 
     def __init__(self) -> None:
         self.text = ""
         self.splits = 0  # the most that a batch of the context has; 0: none was made
+        self.flash_attn: Optional[bool] = None  # whether it is on, if that was left to llama.cpp
         self._level = 0
 
     def add(self, level: int, text: str) -> None:
@@ -25,6 +26,8 @@ class Log:
             self._level = level
         if found := re.search(r": graph.*nodes = .*splits = (\d+)(?: / (\d+))?", text):
             self.splits = max(int(number) for number in found.groups() if number)
+        if found := re.search(r": Flash Attention (enabled|not supported, set to disabled)", text):
+            self.flash_attn = found[1] == "enabled"
         if self._level in (_WARN, _ERROR):
             self.text += text
 

@@ -6,10 +6,10 @@ import dataclasses
 import json
 import os
 import pathlib
-import random
 import tempfile
 from typing import Any, Dict, List, Optional, TextIO
 
+from . import pictures
 from .errors import DeviceError, StrataError
 
 CLASSES = ("valu", "vopd", "dot", "trans", "wmma", "salu", "smem", "vmem", "lds", "branch", "wait", "other")
@@ -35,7 +35,7 @@ class Options:
 def run(options: Options, out: TextIO) -> None:
     """Runs the model on the emulator and prints the profile. Raises StrataError."""
     if options.plot:
-        _matplotlib()  # rather now than after minutes
+        pictures.pyplot()  # rather now than after minutes
     result = measure(options)
     if options.output == "json":
         json.dump(result, out, indent=1)
@@ -73,18 +73,15 @@ def measure(options: Options) -> Dict[str, Any]:
 
 
 def _run_model(options: Options) -> int:
-    import llama_cpp
-
     from . import bench, log, plugin
     ours = plugin.load("emulator")
     library = ctypes.CDLL(ours.info["library"])
     phase = library.strata_emulator_count_phase
     phase.argtypes, phase.restype = [ctypes.c_char_p], None
     library.strata_emulator_count_write.restype = None
-    random.seed(0)
     context = bench.Context("strata-hip", "emulator")
-    case = bench.Case(options.model, -1, options.n_ubatch, options.n_ubatch, options.type_k, options.type_v, options.flash_attn,
-                      bench.default_threads(), options.n_depth, options.n_prompt, options.n_gen)
+    case = bench.Case(options.model, options.n_prompt, options.n_gen, options.n_depth, n_batch=options.n_ubatch, n_ubatch=options.n_ubatch,
+                      type_k=options.type_k, type_v=options.type_v, flash_attn=options.flash_attn)
     with log.captured(quiet=True):
         try:
             context.prepare(case)
@@ -94,7 +91,7 @@ def _run_model(options: Options) -> int:
             phase(b"decode")
             context.generate(options.n_gen)
             phase(b"")
-            layers = int(llama_cpp.llama_model_n_layer(context.model))
+            layers = context.model.n_layer if context.model else 0
             library.strata_emulator_count_write()
         finally:
             context.free()
@@ -188,19 +185,9 @@ def markdown(result: Dict[str, Any], top: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _matplotlib() -> Any:
-    try:
-        import matplotlib
-    except ImportError:
-        raise StrataError("--plot needs matplotlib: pip install 'strata-hip[plot]'") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-    return pyplot
-
-
 def plot(result: Dict[str, Any], path: str, top: int) -> None:
     """Draws the top kernels of each phase, their instructions by class, to a picture file. Raises StrataError."""
-    pyplot = _matplotlib()
+    pyplot = pictures.pyplot()
     phases = result["phases"]
     figure, axes = pyplot.subplots(len(phases), 1, figsize=(11, 1.5 + 0.35 * top * len(phases)), squeeze=False)
     for (name, phase), axis in zip(phases.items(), axes[:, 0]):
@@ -215,8 +202,4 @@ def plot(result: Dict[str, Any], path: str, top: int) -> None:
         axis.tick_params(axis="y", labelsize=8)
     axes[0, 0].legend(fontsize=7, ncol=2, loc="lower right")
     figure.tight_layout()
-    try:
-        figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
-        raise StrataError(f"{path}: {error}") from None
-    pyplot.close(figure)
+    pictures.save(figure, path)

@@ -3,9 +3,9 @@ import argparse
 import sys
 from typing import Any, Dict, Iterator, List
 
-from . import bench
 from .errors import StrataError
 from .llama import Llama
+from .llama_values import CACHE_TYPES
 
 
 def run(options: argparse.Namespace) -> None:
@@ -48,8 +48,8 @@ def read_prompt(options: argparse.Namespace) -> str:
 def load(options: argparse.Namespace) -> Llama:
     """The model with the context that the options describe."""
     for name in (options.cache_type_k, options.cache_type_v):
-        if name not in bench.CACHE_TYPES:
-            raise StrataError(f"cache type {name!r} is none of {', '.join(bench.CACHE_TYPES)}")
+        if name not in CACHE_TYPES:
+            raise StrataError(f"cache type {name!r} is none of {', '.join(CACHE_TYPES)}")
     if options.ctx_size < 0:
         raise StrataError(f"a context of {options.ctx_size} tokens is none; 0 is the model's own")
     # llama.cpp rounds a context up to this; llama_cpp goes by what it was given, and by what it got
@@ -57,8 +57,8 @@ def load(options: argparse.Namespace) -> Llama:
     return Llama(
         options.model, backend=options.backend, device=options.runtime, n_gpu_layers=options.gpu_layers, n_ctx=n_ctx,
         n_batch=options.batch_size, n_ubatch=options.ubatch_size, n_threads=options.threads, n_threads_batch=options.threads,
-        flash_attn=options.flash_attn == "on", type_k=bench.CACHE_TYPES[options.cache_type_k],
-        type_v=bench.CACHE_TYPES[options.cache_type_v], seed=options.seed & 0xFFFFFFFF, verbose=options.verbose)
+        flash_attn=options.flash_attn == "on", type_k=CACHE_TYPES[options.cache_type_k],
+        type_v=CACHE_TYPES[options.cache_type_v], seed=options.seed & 0xFFFFFFFF, verbose=options.verbose)
 
 
 def continue_text(llm: Llama, prompt: str, options: argparse.Namespace, sampling: Dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ def measure(context: bench.Context, name: str) -> None:
     """Prints one line for a case: tokens a second by the clock and by CPU time, launches a token."""
     n_prompt, n_gen = CASES[name]
     tokens = n_prompt + n_gen
-    case = bench.Case(str(models.gemma3()), -1, 512, 512, "f16", "f16", 1, bench.default_threads(), 0, n_prompt, n_gen)
+    case = bench.Case(str(models.gemma3()), n_prompt, n_gen, n_batch=512, flash_attn=1)
     context.prepare(case)
     context.prompt(n_prompt, 512)
     context.generate(min(n_gen, 1))

@@ -8,6 +8,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import scoring  # noqa: E402
+from strata_hip.scores import Scores  # noqa: E402
 
 # The device the models are tested on. "cpu" tries out the tests themselves.
 DEVICE = os.environ.get("STRATA_TEST_DEVICE", "emulator")
@@ -35,7 +36,7 @@ def scores(model):
     """scores(name, device, n_ubatch, flash_attn, n_seq, n_tokens), computed once."""
     kept = {}
 
-    def get(name: str, device: str, *case) -> scoring.Scores:
+    def get(name: str, device: str, *case) -> Scores:
         if (name, device, case) not in kept:
             kept[name, device, case] = model(name, device).score(*case)
         return kept[name, device, case]
