@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import Callable, Deque, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence, Set
 
 import psutil
 
@@ -75,7 +75,7 @@ def run(command: List[str], environment: Dict[str, str], ready: Callable[[int], 
     except OSError as error:
         raise StrataError(f"{command[0]} cannot be started: {error.strerror}") from None
     last: Deque[str] = collections.deque(maxlen=LAST_LINES)
-    with _passing_signals_on(process):
+    with _passing_signals_on(process) as passed_on:
         reader = threading.Thread(target=_pass_on, args=(process, last))
         reader.start()
         told = None
@@ -84,10 +84,11 @@ def run(command: List[str], environment: Dict[str, str], ready: Callable[[int], 
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(None if told else 0.1)
         reader.join()
-    if process.returncode > 0 and not told:
-        print(f"strata-hip: {name} ended with exit code {process.returncode} before it was ready; its last lines:\n{''.join(last).rstrip()}",
-              file=sys.stderr)
-    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+    code = process.returncode
+    if code != 0 and not told and -code not in passed_on:
+        how = f"with exit code {code}" if code > 0 else f"by {signal.Signals(-code).name}"
+        print(f"strata-hip: {name} ended {how} before it was ready; its last lines:\n{''.join(last).rstrip()}", file=sys.stderr)
+    return code if code >= 0 else 128 - code
 
 
 def _tell(name: str, what: Optional[str]) -> Optional[str]:
@@ -107,10 +108,17 @@ def _pass_on(process: "subprocess.Popen[bytes]", last: Deque[str]) -> None:
 
 
 @contextlib.contextmanager
-def _passing_signals_on(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    before = {each: signal.signal(each, lambda number, _: process.send_signal(number)) for each in SIGNALS}
+def _passing_signals_on(process: "subprocess.Popen[bytes]") -> Iterator[Set[int]]:
+    """Yields those that were passed on."""
+    passed_on: Set[int] = set()
+
+    def pass_on(number: int, _: Any) -> None:
+        passed_on.add(number)
+        process.send_signal(number)
+
+    before = {each: signal.signal(each, pass_on) for each in SIGNALS}
     try:
-        yield
+        yield passed_on
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

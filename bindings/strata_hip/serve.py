@@ -4,6 +4,7 @@ import socket
 from typing import List, Optional
 
 from . import child
+from .errors import StrataError
 from .tools import tools
 
 PROGRAM = "llama-server"
@@ -15,14 +16,25 @@ def run(arguments: List[str], runtime: Optional[str] = None) -> int:
     arguments: its own flags. The model computes on our device unless they, or the variable LLAMA_ARG_DEVICE, name others; with --rpc
     llama-server shares it out over those of all servers and ours.
     runtime: as for plugin.load(). Returns the exit code. Raises DeviceError if there is no such device, StrataError if llama-server is not
-    there."""
+    there or an RPC server does not answer."""
     devices = child.value_of(("-dev", "--device"), "LLAMA_ARG_DEVICE", arguments)
     remote = child.value_of(("--rpc",), "LLAMA_ARG_RPC", arguments)
+    for server in remote.split(",") if remote else []:
+        check_rpc_server(server)
     environment = child.environment(devices, runtime)
     program, = tools(PROGRAM)
     chosen = ["--device", child.DEVICE] if devices is None and remote is None else []
     prefix = child.value_of(("--api-prefix",), "LLAMA_ARG_API_PREFIX", arguments) or ""
     return child.run([str(program), *chosen, *arguments], environment, lambda process: _ready(process, prefix))
+
+
+def check_rpc_server(address: str) -> None:
+    """Raises StrataError if nothing listens at "host:port": llama-server would abort and print its stack."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise StrataError(f"--rpc {address}: {error}. It must be the HOST:PORT of a running `strata-hip rpc-server`") from None
 
 
 def _ready(process: int, prefix: str) -> Optional[str]:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,6 +22,9 @@ import http.server, os, signal, sys
 if "--fail" in sys.argv:
     print("reading", "the flags are wrong", sep="\\n", file=sys.stderr)
     sys.exit(int(sys.argv[sys.argv.index("--fail") + 1]))
+if "--abort" in sys.argv:
+    print("the stack", file=sys.stderr, flush=True)
+    os.abort()
 
 class Health(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -86,15 +90,18 @@ def told(log: pathlib.Path, what: str) -> str:
     (["-dev", "STRATA0,RPC0"], {}, "-dev STRATA0,RPC0", True),
     (["--device", "none"], {}, "--device none", False),
     (["-m", "x"], {"LLAMA_ARG_DEVICE": "none"}, "-m x", False),
-    (["--rpc", "host:1"], {}, "--rpc host:1", True),
-    (["--rpc", "host:1", "--device", "RPC0"], {}, "--rpc host:1 --device RPC0", False),
+    (["--rpc", "PEER"], {}, "--rpc PEER", True),
+    (["--rpc", "PEER", "--device", "RPC0"], {}, "--rpc PEER --device RPC0", False),
 ])
 def test_device(player, tmp_path, arguments, environment, wanted, with_plugin):
     """Ours unless others are named, and with --rpc what llama-server makes of it; what our device is not part of needs no GPU."""
-    command = Command("serve", *arguments, log=tmp_path / "log", **player, **environment)
-    command.wait_until_ready()
+    with socket.create_server(("127.0.0.1", 0)) as peer:
+        address = f"127.0.0.1:{peer.getsockname()[1]}"
+        arguments = [address if argument == "PEER" else argument for argument in arguments]
+        command = Command("serve", *arguments, log=tmp_path / "log", **player, **environment)
+        command.wait_until_ready()
     assert command.stop() == 7
-    assert told(tmp_path / "log", "arguments") == wanted
+    assert told(tmp_path / "log", "arguments") == wanted.replace("PEER", address)
     plugin = library_dir() / "libggml-strata-hip.so"
     assert told(tmp_path / "log", "environment").split()[1] == (str(plugin) if with_plugin else os.environ.get("GGML_BACKEND_PATH", "None"))
 
@@ -111,6 +118,12 @@ def test_failed_start(player):
     done = run("serve", "--runtime", "emulator", "--fail", 3, **player)
     assert done.returncode == 3
     assert done.stderr.endswith("strata-hip: llama-server ended with exit code 3 before it was ready; its last lines:\nreading\nthe flags are wrong\n")
+
+
+def test_crash_at_the_start(player):
+    done = run("serve", "--runtime", "emulator", "--abort", **player)
+    assert done.returncode == 128 + signal.SIGABRT
+    assert done.stderr.endswith("strata-hip: llama-server ended by SIGABRT before it was ready; its last lines:\nthe stack\n")
 
 
 def test_end_of_what_only_prints(player):
@@ -130,6 +143,12 @@ def test_no_gpu(player):
     for command in ("serve", "rpc-server"):
         done = run(command, STRATA_RUNTIME=None, STRATA_HIP_LIBRARY="/nowhere/libamdhip64.so", **player)
         assert done.returncode == 1 and "no usable AMD GPU" in done.stderr and "--runtime emulator" in done.stderr
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1"])
+def test_no_rpc_server(player, address):
+    done = run("serve", "--runtime", "emulator", "--rpc", f"{address},127.0.0.1:1", **player)
+    assert done.returncode == 1 and done.stderr.startswith(f"strata-hip: --rpc {address}: ") and "strata-hip rpc-server" in done.stderr
 
 
 def test_missing_program(tmp_path):
