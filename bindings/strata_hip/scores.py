@@ -6,7 +6,6 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 import numpy as np
 
 from . import engine
-from .errors import DeviceError
 
 BLOCK = 64  # rows whose probabilities are computed at a time: 64 MB for a vocabulary of 250,000
 
@@ -49,22 +48,25 @@ def split(tokens: Sequence[int], n_seq: int) -> List[List[int]]:
 
 def decode(context: engine.Context, sequences: Sequence[Sequence[int]], n_batch: int = 0) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
     """Decodes sequences of one length side by side, each call as many positions of all as fit `n_batch` tokens (0: the context's).
-    Yields (indices [rows] of sequence * length + position, logits [rows, vocabulary] f32, valid until the next). Raises DeviceError, also for
-    a logit that is not finite."""
+    Yields (indices [rows] of sequence * length + position, logits [rows, vocabulary] f32, valid until the next). Raises DeviceError."""
     length = len(sequences[0])
     step = max((n_batch or context.n_batch) // len(sequences), 1)
     for start in range(0, length, step):
         rows = [(s, p) for s in range(len(sequences)) for p in range(start, min(start + step, length))]
-        logits = context.decode([(sequences[s][p], p, s) for s, p in rows])
-        if not np.isfinite(logits).all():
-            raise DeviceError("a logit is not finite")
-        yield np.array([s * length + p for s, p in rows]), logits
+        yield np.array([s * length + p for s, p in rows]), context.decode([(sequences[s][p], p, s) for s, p in rows])
 
 
 def log_probabilities(logits: np.ndarray) -> np.ndarray:
-    """ln of the softmax of each row, f32."""
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=1, dtype=np.float64, keepdims=True)).astype(np.float32)
+    """ln of the softmax of each row, f32; NaN for a row with a logit that is not finite."""
+    with np.errstate(invalid="ignore"):
+        shifted = logits - logits.max(axis=1, keepdims=True)
+        return shifted - np.log(np.exp(shifted).sum(axis=1, dtype=np.float64, keepdims=True)).astype(np.float32)
+
+
+def divergences(expected: np.ndarray, got: np.ndarray) -> np.ndarray:
+    """Kullback-Leibler divergence of each row of ln p from the expected one [nats]."""
+    with np.errstate(invalid="ignore"):
+        return (np.exp(expected) * (expected - got)).sum(axis=1, dtype=np.float64)
 
 
 def score(context: engine.Context, sequences: Sequence[Sequence[int]], n_batch: int = 0, keep: Optional[np.ndarray] = None,
@@ -89,8 +91,7 @@ def score(context: engine.Context, sequences: Sequence[Sequence[int]], n_batch: 
             if keep is not None:
                 keep[some] = ln_p
             if reference is not None and divergence is not None:
-                expected = reference[some]
-                divergence[some] = (np.exp(expected) * (expected - ln_p)).sum(axis=1, dtype=np.float64)
+                divergence[some] = divergences(reference[some], ln_p)
     return Scores(loss[following >= 0] if length > 1 else loss, likeliest, digest.hexdigest()), divergence
 
 

@@ -204,6 +204,9 @@ class Verification:
             if not value <= limit:  # not a number, too
                 failures.append(f"{name} is {value:.4g}, at most {limit:.4g} is right")
 
+        lost = int(np.isnan(measured.loss).sum())
+        if lost:
+            failures.append(f"logits of {lost} positions are not finite")
         above("perplexity's difference", abs(measured.difference), bounds.perplexity + bounds.standard_errors * measured.noise, 0)
         above("mean divergence", measured.divergence.mean, bounds.divergence_mean, own.divergence.mean)
         above("divergence at 99 %", measured.divergence.percentile_99, bounds.divergence_99, own.divergence.percentile_99)
@@ -280,10 +283,10 @@ class Verification:
         # Other places in the cache are other orders of summation: near, not equal. Up to the first token that differs, which is compared too.
         common = next((i for i, (a, b) in enumerate(zip(tokens, alone)) if a != b), ANSWER - 1) + 1
         expected = scores.log_probabilities(alone_logits[:common])
-        apart = (np.exp(expected) * (expected - scores.log_probabilities(logits[:common]))).sum(axis=1)
+        apart = scores.divergences(expected, scores.log_probabilities(logits[:common])).max()
         assert self.own is not None
         limit = max(self.bounds.divergence_max, self.bounds.own_times * self.own.divergence.largest)
-        far = [] if apart.max() <= limit else [f"divergence from the answer given alone is {apart.max():.3g}, at most {limit:.3g} is right"]
+        far = [] if apart <= limit else [f"divergence from the answer given alone is {apart:.3g}, at most {limit:.3g} is right"]
         self.sameness.append(Sameness(f"{name}: as alone", 2, far))
 
 

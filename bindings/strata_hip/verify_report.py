@@ -1,6 +1,7 @@
 """What `strata-hip verify` found, as a table for people and as JSON."""
 import dataclasses
 import json
+import math
 import os
 from typing import Any, Dict, List, TextIO
 
@@ -134,12 +135,21 @@ def as_json(report: Report, out: TextIO) -> None:
         described = {key: value for key, value in dataclasses.asdict(each).items() if key != "loss"}
         return {**described.pop("setting"), **described}
 
-    json.dump({
+    json.dump(_without_nan({
         "model": report.model, "text": report.text, "n_tokens": report.n_tokens, "full": report.full, **dataclasses.asdict(report.origin),
         "bounds": report.bounds, "cpu_fa_off_against_on": accuracy(report.own), "accuracy": [accuracy(each) for each in report.accuracy],
         "sameness": [dataclasses.asdict(each) for each in report.sameness], "failures": report.failures,
-        "verdict": "right" if report.passed else "wrong"}, out, indent=1)
+        "verdict": "right" if report.passed else "wrong"}), out, indent=1)
     out.write("\n")
+
+
+def _without_nan(value: Any) -> Any:
+    """JSON has no NaN: null."""
+    if isinstance(value, dict):
+        return {key: _without_nan(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 PRINTERS = {"md": markdown, "json": as_json}

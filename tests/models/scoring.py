@@ -13,6 +13,7 @@ import tempfile
 
 import llama_cpp
 import llama_cpp._logger
+import numpy as np
 
 from strata_hip import engine, llama, log, models, scores, verify
 from strata_hip.llama_values import default_threads
@@ -62,7 +63,9 @@ class Model(engine.Model):
         sequences = scores.split(tokens, n_seq)
         context = self.context(len(sequences[0]) * n_seq, n_ubatch, flash_attn, n_seq)
         try:
-            return scores.score(context, sequences)[0]
+            result = scores.score(context, sequences)[0]
+            assert np.isfinite(result.loss).all(), "a logit is not finite"
+            return result
         finally:
             context.close()
 

@@ -1,21 +1,29 @@
-"""Libraries that stand in for others: a HIP without a GPU, a ggml of another version."""
+"""Libraries that stand in for others: a HIP without a GPU, a device that is wrong, a ggml of another version."""
 import pathlib
 import subprocess
 import sys
 
 from .compile import find_clang
+from .libraries import emulator_library
 from .paths import ROOT, llama_cpp_source
 
 
 def compile_c(source: pathlib.Path, target: pathlib.Path, *flags: str) -> pathlib.Path:
-    """A shared library from one C file."""
-    subprocess.run([find_clang(), "-x", "c", "-w", "-O1", "-shared", "-fPIC", *flags, "-o", str(target), str(source)], check=True)
+    """A shared library from one C file; `flags` may be libraries too."""
+    subprocess.run([find_clang(), "-x", "c", "-w", "-O1", "-shared", "-fPIC", str(source), "-x", "none", *flags, "-o", str(target)], check=True)
     return target
 
 
 def fake_hip(folder: pathlib.Path, *flags: str) -> pathlib.Path:
     """fake_hip.c as libamdhip64.so in `folder`; see there for its environment variables."""
     return compile_c(ROOT / "tests" / "support" / "fake_hip.c", folder / "libamdhip64.so", *flags)
+
+
+def faulty_device(folder: pathlib.Path) -> pathlib.Path:
+    """An emulator in `folder`, for $STRATA_EMULATOR_LIBRARY, that loses launches: see faulty_device.c for its environment variables."""
+    emulator = emulator_library()
+    return compile_c(ROOT / "tests" / "support" / "faulty_device.c", folder / "libfaulty.so", str(emulator),
+                     f"-Wl,-rpath,{emulator.parent},--no-as-needed", "-ldl", "-lpthread")
 
 
 def fake_ggml(folder: pathlib.Path, definitions: str) -> pathlib.Path:
