@@ -28,7 +28,6 @@ static_assert(offsetof(block_q6_K, scales) == offsetof(::block_q6_K, scales) && 
 
 namespace {
 
-constexpr int64_t max_mat_vec_columns = 8;
 constexpr int64_t max_grid = 65535;          // workgroups in y and z
 constexpr int64_t max_stride = 1 << 24;      // bytes between rows: kernels address a tile of up to 128 with 32 bits
 constexpr int64_t max_k = 1 << 24;           // elements of a row, for the same reason

@@ -6,6 +6,9 @@
 
 namespace strata {
 
+/// Columns of a MUL_MAT that go through the mat-vec.
+constexpr int64_t max_mat_vec_columns = 8;
+
 /// Name of a weight type in kernel names, or nullptr if there is no kernel.
 const char * weight_name(ggml_type type);
 

@@ -1,11 +1,9 @@
 // ROPE, and ROPE_BACK, which turns backwards: neighbouring channels (normal) or channels half a row apart (neox), one position a token or
 // four (M-RoPE, interleaved, vision), frequency factors, YaRN, a window of rotated channels. f32, f16; contiguous rows; in place.
-#include "strata/args/rope.h"
+#include "ops/rope.h"
 
 #include <algorithm>
 #include <cmath>
-
-#include "ops/op.h"
 
 namespace strata {
 
@@ -84,6 +82,25 @@ const char * refusal(const device_caps &, const ggml_tensor * op) {
 }
 
 void plan_rope(planner & plan, const ggml_tensor * op) {
+    rope_args args = make_rope_args(op);
+    while ((1u << args.lane_shift) < args.pairs && (1u << args.lane_shift) < rope_block) {
+        args.lane_shift++;
+    }
+    // With many tokens, one sine and cosine serve more heads.
+    const uint32_t passes = op->ne[2] * op->ne[3] >= 128 ? 4 : 1;
+    args.heads_a_block = std::min(args.heads, (rope_block >> args.lane_shift) * passes);
+    const dims grid = {args.tokens, (args.heads + args.heads_a_block - 1) / args.heads_a_block, uint32_t(op->ne[3])};
+    const bool neighbours = rotates_neighbours(op);
+    const char * kernel = op->type == GGML_TYPE_F32 ? (neighbours ? "rope_neighbours_f32" : "rope_halves_f32")
+                                                    : (neighbours ? "rope_neighbours_f16" : "rope_halves_f16");
+    plan.launch("rope", kernel, grid, {rope_block}, args);
+}
+
+}  // namespace
+
+bool rotates_neighbours(const ggml_tensor * op) { return rope_params(op).mode == GGML_ROPE_TYPE_NORMAL; }
+
+rope_args make_rope_args(const ggml_tensor * op) {
     const rope_params p(op);
     const ggml_tensor * src = op->src[0];
     const bool neighbours = p.mode == GGML_ROPE_TYPE_NORMAL, vision = p.mode == GGML_ROPE_TYPE_VISION;
@@ -137,20 +154,8 @@ void plan_rope(planner & plan, const ggml_tensor * op) {
         args.magnitude *= 1.0f + 0.1f * std::log(1.0f / p.freq_scale);
     }
     args.sine_magnitude = op->op == GGML_OP_ROPE_BACK ? -args.magnitude : args.magnitude;
-
-    while ((1u << args.lane_shift) < args.pairs && (1u << args.lane_shift) < rope_block) {
-        args.lane_shift++;
-    }
-    // With many tokens, one sine and cosine serve more heads.
-    const uint32_t passes = op->ne[2] * op->ne[3] >= 128 ? 4 : 1;
-    args.heads_a_block = std::min(args.heads, (rope_block >> args.lane_shift) * passes);
-    const dims grid = {args.tokens, (args.heads + args.heads_a_block - 1) / args.heads_a_block, uint32_t(op->ne[3])};
-    const char * kernel = op->type == GGML_TYPE_F32 ? (neighbours ? "rope_neighbours_f32" : "rope_halves_f32")
-                                                    : (neighbours ? "rope_neighbours_f16" : "rope_halves_f16");
-    plan.launch("rope", kernel, grid, {rope_block}, args);
+    return args;
 }
-
-}  // namespace
 
 extern const op_entry rope_op, rope_back_op;
 const op_entry rope_op = {GGML_OP_ROPE, refusal, plan_rope};

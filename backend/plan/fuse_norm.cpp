@@ -3,7 +3,7 @@
 #include <string>
 
 #include "plan/fusion.h"
-#include "strata/args/norm_chain.h"
+#include "plan/row_operands.h"
 
 namespace strata {
 
@@ -12,21 +12,6 @@ namespace {
 constexpr int64_t max_row = int64_t(1) << 30;
 constexpr int64_t max_rows = int64_t(1) << 24;
 
-bool f32_rows(const ggml_tensor * t) { return t->type == GGML_TYPE_F32 && t->nb[0] == sizeof(float); }
-
-/// The rows of `t` can be repeated to those of `like`.
-bool repeats_to(const ggml_tensor * t, const ggml_tensor * like) {
-    if (!f32_rows(t) || t->ne[0] != like->ne[0]) {
-        return false;
-    }
-    for (int i = 1; i < GGML_MAX_DIMS; ++i) {
-        if (t->ne[i] != like->ne[i] && t->ne[i] != 1) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /// All nodes are of one shape, and all operands are or can be repeated to it.
 bool guard(const fusion_target & target, const fusion_match & match) {
     const ggml_tensor * last = match.nodes.back();
@@ -34,7 +19,7 @@ bool guard(const fusion_target & target, const fusion_match & match) {
         return false;
     }
     for (const ggml_tensor * node : match.nodes) {
-        if (!f32_rows(node) || !ggml_are_same_shape(node, last)) {
+        if (!is_f32_rows(node) || !ggml_are_same_shape(node, last)) {
             return false;
         }
     }
@@ -44,20 +29,6 @@ bool guard(const fusion_target & target, const fusion_match & match) {
         }
     }
     return true;
-}
-
-row_operand rows_of(const ggml_tensor * t) {
-    row_operand rows = {t->data, {}};
-    for (int i = 0; i < 3; ++i) {
-        rows.stride[i] = t->ne[i + 1] == 1 ? 0 : t->nb[i + 1];
-    }
-    return rows;
-}
-
-float eps_of(const ggml_tensor * norm) {
-    float eps;
-    std::memcpy(&eps, norm->op_params, sizeof(eps));
-    return eps;
 }
 
 norm_chain_args make_args(const ggml_tensor * dst, const ggml_tensor * src, const ggml_tensor * norm) {
@@ -124,14 +95,6 @@ void plan_norm_add_norm(planner & plan, const fusion_match & m) {
     launch(plan, "twice", args);
 }
 
-constexpr uint32_t in_place(std::initializer_list<int> operands) {
-    uint32_t bits = 0;
-    for (const int each : operands) {
-        bits |= 1u << each;
-    }
-    return bits;
-}
-
 }  // namespace
 
 /// x / rms(x) * w
@@ -139,7 +102,7 @@ extern const fusion_pattern norm_mul_fusion;
 const fusion_pattern norm_mul_fusion = {
     .name = "rms_norm_mul",
     .steps = {{GGML_OP_RMS_NORM, {operand(0)}}, {GGML_OP_MUL, {result_of(0), operand(1)}}},
-    .in_place = in_place({0}),
+    .in_place = operand_bits({0}),
     .guard = guard,
     .plan = plan_norm_mul,
 };
@@ -149,7 +112,7 @@ extern const fusion_pattern norm_mul_add_fusion;
 const fusion_pattern norm_mul_add_fusion = {
     .name = "rms_norm_mul_add",
     .steps = {{GGML_OP_RMS_NORM, {operand(0)}}, {GGML_OP_MUL, {result_of(0), operand(1)}}, {GGML_OP_ADD, {result_of(1), operand(2)}}},
-    .in_place = in_place({0, 2}),
+    .in_place = operand_bits({0, 2}),
     .guard = guard,
     .plan = plan_norm_mul_add,
 };
@@ -162,7 +125,7 @@ const fusion_pattern gated_norm_fusion = {
               {GGML_OP_MUL, {result_of(0), operand(1)}},
               {.op = GGML_OP_UNARY, .sources = {operand(2)}, .kind = GGML_UNARY_OP_SILU},
               {GGML_OP_MUL, {result_of(1), result_of(2)}}},
-    .in_place = in_place({0, 2}),
+    .in_place = operand_bits({0, 2}),
     .guard = guard,
     .plan = plan_gated_norm,
 };
@@ -172,7 +135,7 @@ extern const fusion_pattern norm_scale_fusion;
 const fusion_pattern norm_scale_fusion = {
     .name = "rms_norm_scale",
     .steps = {{GGML_OP_RMS_NORM, {operand(0)}}, {GGML_OP_SCALE, {result_of(0)}}},
-    .in_place = in_place({0}),
+    .in_place = operand_bits({0}),
     .guard = guard,
     .plan = plan_norm_scale,
 };
@@ -184,7 +147,7 @@ const fusion_pattern add_norm_fusion = {
     .steps = {{.op = GGML_OP_ADD, .sources = {operand(0), operand(1)}, .written = true},
               {GGML_OP_RMS_NORM, {result_of(0)}},
               {GGML_OP_MUL, {result_of(1), operand(2)}}},
-    .in_place = in_place({0, 1}),
+    .in_place = operand_bits({0, 1}),
     .guard = guard,
     .plan = plan_add_norm,
 };
@@ -198,7 +161,7 @@ const fusion_pattern norm_add_norm_fusion = {
               {.op = GGML_OP_ADD, .sources = {result_of(1), operand(2)}, .written = true},
               {GGML_OP_RMS_NORM, {result_of(2)}},
               {GGML_OP_MUL, {result_of(3), operand(3)}}},
-    .in_place = in_place({0, 2}),
+    .in_place = operand_bits({0, 2}),
     .guard = guard,
     .plan = plan_norm_add_norm,
 };

@@ -24,6 +24,19 @@ int graph_index::find(const ggml_tensor * node) const {
     return found == places.end() ? -1 : found->second;
 }
 
+static bool is_reshape(const ggml_tensor * t) {
+    return t->op == GGML_OP_RESHAPE ||
+           (t->op == GGML_OP_VIEW && t->src[0] != nullptr && t->view_offs == t->src[0]->view_offs && ggml_is_contiguous(t) &&
+            ggml_is_contiguous(t->src[0]) && ggml_nelements(t) == ggml_nelements(t->src[0]));
+}
+
+const ggml_tensor * behind_reshapes(const graph_index & graph, const ggml_tensor * source, std::vector<int> & taken) {
+    for (int place; is_reshape(source) && (place = graph.find(source)) >= 0; source = source->src[0]) {
+        taken.push_back(place);
+    }
+    return source;
+}
+
 namespace {
 
 bool contains(const std::vector<const ggml_tensor *> & list, const ggml_tensor * tensor) {
@@ -83,7 +96,7 @@ private:
                 if (source != nullptr) {
                     return false;
                 }
-            } else if (source == nullptr || !match_source(step.sources[swapped && i < 2 ? 1 - i : i], source)) {
+            } else if (!match_source(step.sources[swapped && i < 2 ? 1 - i : i], source)) {
                 return false;
             }
         }
@@ -91,6 +104,9 @@ private:
     }
 
     bool match_source(const step_source & wanted, const ggml_tensor * source) {
+        if (source == nullptr && !wanted.optional) {
+            return false;
+        }
         const auto index = std::size_t(wanted.index);
         if (wanted.what == step_source::kind::operand) {
             if (found.operands.size() <= index) {
@@ -101,21 +117,7 @@ private:
             }
             return found.operands[index] == source;
         }
-        while (wanted.reshaped && is_reshape(source)) {
-            const int place = graph.find(source);
-            if (place < 0) {
-                return false;
-            }
-            found.taken.push_back(place);
-            source = source->src[0];
-        }
-        return match_step(wanted.index, source);
-    }
-
-    static bool is_reshape(const ggml_tensor * t) {
-        return t->op == GGML_OP_RESHAPE ||
-               (t->op == GGML_OP_VIEW && t->src[0] != nullptr && t->view_offs == t->src[0]->view_offs && ggml_is_contiguous(t) &&
-                ggml_is_contiguous(t->src[0]) && ggml_nelements(t) == ggml_nelements(t->src[0]));
+        return match_step(wanted.index, wanted.reshaped ? behind_reshapes(graph, source, found.taken) : source);
     }
 
     const graph_index & graph;
@@ -150,7 +152,10 @@ bool uses_allow(const graph_index & graph, const fusion_match & match) {
         }
     }
     for (const ggml_tensor * each : match.operands) {
-        if (each == nullptr || ggml_is_empty(each)) {
+        if (each == nullptr) {
+            continue;
+        }
+        if (ggml_is_empty(each)) {
             return false;
         }
         const ggml_tensor * owner = owner_of(each);
@@ -189,10 +194,14 @@ bool every_outer_source(const fusion_match & match, const ggml_tensor * node, co
 
 /// The kernels read operands and write results in no particular order.
 bool operands_survive(const fusion_match & match) {
+    const bool anywhere = match.pattern->reads_first != nullptr && match.pattern->reads_first(match);
     for (const ggml_tensor * result : match.written) {
         const range written(result);
-        for (std::size_t i = 0; i < match.operands.size(); ++i) {
+        for (std::size_t i = 0; i < match.operands.size() && !anywhere; ++i) {
             const ggml_tensor * each = match.operands[i];
+            if (each == nullptr || (match.pattern->targets >> i & 1) != 0) {
+                continue;
+            }
             if (written.overlaps(range(each)) && !((match.pattern->in_place >> i & 1) != 0 && same_places(result, each))) {
                 return false;
             }

@@ -23,10 +23,12 @@ struct step_source {
     enum class kind : uint8_t { result, operand } what;
     int index;
     bool reshaped = false;   ///< may have another shape, of as many elements in the same order
+    bool optional = false;   ///< may be absent: the operand is then null
 };
 constexpr step_source result_of(int step) { return {step_source::kind::result, step}; }
 constexpr step_source reshaped(int step) { return {step_source::kind::result, step, true}; }
 constexpr step_source operand(int number) { return {step_source::kind::operand, number}; }
+constexpr step_source optional_operand(int number) { return {step_source::kind::operand, number, false, true}; }
 
 constexpr int any_kind = -1;
 
@@ -44,7 +46,7 @@ struct fusion_pattern;
 struct fusion_match {
     const fusion_pattern * pattern = nullptr;
     std::vector<const ggml_tensor *> nodes;      ///< of the steps, in their order
-    std::vector<const ggml_tensor *> operands;
+    std::vector<const ggml_tensor *> operands;   ///< null: an optional one that is absent
     std::vector<const ggml_tensor *> written;    ///< those of `nodes` whose results are written; the last node is one of them
     std::vector<int> taken;                      ///< places in the graph of the nodes and of the views between them, ascending
 
@@ -83,6 +85,12 @@ struct fusion_pattern {
     /// Bit n: kernels read each element of operand n before they write to its place, so a result may have the same memory, element by element.
     uint32_t in_place = 0;
 
+    /// Bit n: operand n is what a result is written into, as the cache of SET_ROWS; kernels do not read it.
+    uint32_t targets = 0;
+
+    /// True if the launches of this match read all operands before they write anything, so that results may lie anywhere. Null: never.
+    bool (*reads_first)(const fusion_match & match) = nullptr;
+
     /// True if the kernels compute exactly these types, shapes and strides. Tensors may have no data yet.
     bool (*guard)(const fusion_target & target, const fusion_match & match) = nullptr;
 
@@ -96,6 +104,18 @@ struct fusion_pattern {
 
 /// All patterns, those to be tried first at the front.
 const std::vector<const fusion_pattern *> & fusion_table();
+
+/// `operands` as the bits of fusion_pattern::in_place and targets.
+constexpr uint32_t operand_bits(std::initializer_list<int> operands) {
+    uint32_t bits = 0;
+    for (const int each : operands) {
+        bits |= 1u << each;
+    }
+    return bits;
+}
+
+/// What `source` is reshaped from, or itself. The reshapes between, if they are nodes of the graph, are added to `taken`.
+const ggml_tensor * behind_reshapes(const graph_index & graph, const ggml_tensor * source, std::vector<int> & taken);
 
 /// How much is known of the tensors.
 enum class fusion_stage {

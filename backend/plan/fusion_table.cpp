@@ -3,6 +3,14 @@
 
 namespace strata {
 
+extern const fusion_pattern router_fusion;             // fuse_moe.cpp
+extern const fusion_pattern expert_sum_fusion;         // fuse_moe.cpp
+extern const fusion_pattern shared_gate_sum_fusion;    // fuse_moe.cpp
+extern const fusion_pattern shared_gate_fusion;        // fuse_moe.cpp
+extern const fusion_pattern delta_net_gates_fusion;    // fuse_delta_net.cpp
+extern const fusion_pattern norm_rope_cache_fusion;    // fuse_rope.cpp
+extern const fusion_pattern norm_rope_fusion;          // fuse_rope.cpp
+extern const fusion_pattern rope_cache_fusion;         // fuse_rope.cpp
 extern const fusion_pattern norm_add_norm_fusion;      // fuse_norm.cpp
 extern const fusion_pattern add_norm_fusion;           // fuse_norm.cpp
 extern const fusion_pattern gated_norm_fusion;         // fuse_norm.cpp
@@ -18,8 +26,16 @@ const std::vector<const fusion_pattern *> & fusion_table() {
         &expert_bias_glu_fusion,
         &expert_glu_fusion,
         &product_glu_fusion,
+        &router_fusion,
+        &expert_sum_fusion,
+        &delta_net_gates_fusion,
+        &norm_rope_cache_fusion,
+        &norm_rope_fusion,
+        &rope_cache_fusion,
         &norm_add_norm_fusion,
         &add_norm_fusion,
+        &shared_gate_sum_fusion,
+        &shared_gate_fusion,
         &gated_norm_fusion,
         &norm_mul_add_fusion,
         &norm_mul_fusion,

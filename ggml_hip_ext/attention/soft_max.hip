@@ -1,7 +1,7 @@
 // Softmax of rows, with mask, ALiBi and sinks. Rows of up to 1024 values belong to a wave, of up to 4096 to a workgroup, and stay in
 // registers; longer ones are read twice, maximum and sum being kept online in between. A thread handles four neighbouring values at a time.
 // A row that is -inf throughout gives NaN, as the sum of its weights is 0.
-#include "common.h"
+#include "soft_max_weight.h"
 #include "strata/args/soft_max.h"
 #include "strata/device.h"
 #include "strata/math.h"
@@ -10,8 +10,6 @@
 #include "strata/reduce.h"
 
 namespace strata::attention {
-
-constexpr float lowest = -0x1.fffffep+127f;
 
 /// One row: where it is, and what it is multiplied by.
 struct soft_max_row {
@@ -82,10 +80,6 @@ STRATA_DEVICE void store_quad(const soft_max_row & r, uint32_t quad, float4v x) 
         }
     }
 }
-
-STRATA_DEVICE float weight(float x, float maximum) { return exp2_fast((x - maximum) * log2_e); }
-
-STRATA_DEVICE float largest(float4v x) { return max(max(x[0], x[1]), max(x[2], x[3])); }
 
 /// Maximum (sum) over the threads that share a row: a wave, or a workgroup of `Waves`, in wave order.
 template <uint32_t Waves>

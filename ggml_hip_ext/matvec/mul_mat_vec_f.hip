@@ -1,9 +1,6 @@
-// f32, f16 and bf16 weights times groups of one to eight columns, accumulated in f32: 8 or 32 lanes a row, eight values a lane at a time. The order
-// of the additions depends on k alone, not on the number of columns: a lane adds groups of eight in ascending order, then the lanes are
-// added as a butterfly. With experts, a "matrix" is a pair of token and slot, which has one column and the weights of its expert.
+// f32, f16 and bf16 weights times groups of one to eight columns: 8 or 32 lanes a row, eight values a lane at a time. With experts, a "matrix" is a pair of token and slot, which has one column and the weights of its expert.
+#include "mul_mat_vec_f.h"
 #include "strata/args/mul_mat.h"
-#include "strata/floats.h"
-#include "strata/reduce.h"
 
 namespace strata {
 
@@ -31,40 +28,9 @@ STRATA_DEVICE void mul_mat_vec_f(const mul_mat_f_args & a) {
         activations += activation_matrix_offset(a, z) + static_cast<uint64_t>(block_y() * Columns) * a.column_stride;
     }
 
-    uint32_t weight_at = lane * 8 * element_size<Weight>, activation_at = lane * 8 * element_size<Activation>;
-    if constexpr (wave_rows > 1) {
-        weight_at += row_in_wave * a.stride1;
-    }
     float sums[Columns] = {};
-    const auto step = [&] {
-        const auto w = load_eight<Weight>(weights, weight_at);
-#pragma unroll
-        for (uint32_t c = 0; c < Columns; ++c) {
-            const auto x = load_eight<Activation>(activations + static_cast<uint64_t>(c) * a.column_stride, activation_at);
-#pragma unroll
-            for (uint32_t i = 0; i < 8; ++i) {
-                sums[c] = __builtin_fmaf(Weight::to_float(w[i]), Activation::to_float(x[i]), sums[c]);
-            }
-        }
-        weight_at += Lanes * 8 * element_size<Weight>;
-        activation_at += Lanes * 8 * element_size<Activation>;
-    };
-    uint32_t eights = a.k / 8;
-    for (; eights >= Lanes; eights -= Lanes) {
-        step();
-    }
-    if (lane < eights) {
-        step();
-    }
-    const uint32_t k = a.k / 8 * 8 + lane;   // one value a lane for the rest
-    if (a.k % 8 != 0 && k < a.k) {
-        const float w = load_float<Weight>(weights, k * element_size<Weight> + (wave_rows > 1 ? row_in_wave * a.stride1 : 0));
-#pragma unroll
-        for (uint32_t c = 0; c < Columns; ++c) {
-            const char * column = activations + static_cast<uint64_t>(c) * a.column_stride;
-            sums[c] = __builtin_fmaf(w, load_float<Activation>(column, k * element_size<Activation>), sums[c]);
-        }
-    }
+    multiply_row<Weight, Activation, Columns, Lanes>(weights, wave_rows > 1 ? row_in_wave * a.stride1 : 0, activations, a.column_stride, a.k,
+                                                     lane, sums);
 #pragma unroll
     for (uint32_t c = 0; c < Columns; ++c) {
         sums[c] = wave_sum<Lanes>(sums[c]);

@@ -2,17 +2,11 @@
 //
 // Merging needs no communication: the place of a key in the merged run is its place in its own run plus the number of smaller keys in the
 // other one, which a binary search finds.
+#include "sort_key.h"
 #include "strata/args/sort.h"
 #include "strata/memory.h"
 
 namespace strata {
-
-/// Orders as the number does; -0 is 0. NaN lies beyond infinity.
-STRATA_DEVICE uint64_t sort_key(float x, uint32_t descending, uint32_t column) {
-    const uint32_t bits = bit_cast<uint32_t>(x + 0.0f);
-    const uint32_t ordered = bits ^ (static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31) | 0x80000000u);
-    return static_cast<uint64_t>(descending ? ~ordered : ordered) << 32 | column;
-}
 
 /// Pieces of up to 2^width_log2 columns, all in Capacity places of LDS.
 template <uint32_t Capacity>

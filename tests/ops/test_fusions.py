@@ -23,6 +23,10 @@ def blocks(kind, *shape):
     return lambda rng: random_blocks(rng, shape, kind)
 
 
+def numbers(high, count, dtype=np.int32, distinct=False):
+    return lambda rng: (rng.permutation(high)[:count] if distinct else rng.integers(0, high, count)).astype(dtype)
+
+
 def experts(number, tokens, used):
     """Which experts each token uses."""
     return lambda rng: np.stack([rng.permutation(number)[:used] for _ in range(tokens)]).astype(np.int32)
@@ -119,6 +123,79 @@ def products_of_experts(g, a, b, x, ids):
     return g.mul_mat_id(a, columns, ids), g.mul_mat_id(b, columns, ids)
 
 
+def router(g, logits, used, norm=True):
+    probs = g.soft_max(logits)
+    ids = g.argsort_top_k(probs, used)
+    weights = g.get_rows(g.reshape_3d(probs, 1, logits.ne[0], logits.ne[1]), ids)
+    if norm:
+        weights = g.reshape_2d(weights, used, logits.ne[1])
+        weights = g.div(weights, g.clamp(g.sum_rows(weights), 6.103515625e-5, float("inf")))
+    return weights, g.cont(ids)
+
+
+def router_of_chosen(g, logits, used):
+    """The softmax is that of the chosen experts' logits."""
+    ids = g.argsort_top_k(logits, used)
+    weights = g.get_rows(g.reshape_3d(logits, 1, logits.ne[0], logits.ne[1]), ids)
+    return g.soft_max(g.reshape_2d(weights, used, logits.ne[1])), g.cont(ids)
+
+
+def expert_sum(g, x, w):
+    y = g.mul(x, w)
+    total = g.view_2d(y, y.ne[0], y.ne[2], y.nb[2], 0)
+    for i in range(1, y.ne[1]):
+        total = g.add(total, g.view_2d(y, y.ne[0], y.ne[2], y.nb[2], i * y.nb[1]))
+    return total,
+
+
+def shared_gate(g, gate, x, shared, routed):
+    return g.add(routed, g.mul(shared, g.sigmoid(g.mul_mat(gate, x)))),
+
+
+def shared_gate_add(g, gate, x, shared, routed, residual):
+    return g.add(shared_gate(g, gate, x, shared, routed)[0], residual),
+
+
+def delta_net_gates(g, alpha, beta, bias, factor, x, beta_first=False):
+    heads, tokens = alpha.ne[1], x.ne[1]
+    update = lambda: g.sigmoid(g.reshape_4d(g.mul_mat(beta, x), 1, heads, tokens, 1))
+    first = update() if beta_first else None
+    decay = g.mul(g.softplus(g.add(g.reshape_3d(g.mul_mat(alpha, x), heads, tokens, 1), bias)), factor)
+    return (first, decay) if beta_first else (decay, update())
+
+
+def rope(g, x, positions, factors=None, dims=None, mode=2, extension=0.0):
+    dims = dims or x.ne[0]
+    return g.rope_ext(x, positions, factors or ffi.NULL, dims, mode, 4096, 1e4, 1.0, extension, 1.0, 32.0, 1.0)
+
+
+def norm_rope(g, x, w, positions, factors=None, **more):
+    return rope(g, g.mul(g.rms_norm(x, 1e-6), w), positions, factors, **more),
+
+
+def norm_rope_sections(g, x, w, positions, mode=40):
+    """Positions of time, height and width: interleaved, or in sections."""
+    return g.rope_multi(g.mul(g.rms_norm(x, 1e-6), w), positions, ffi.NULL, 64, [11, 11, 10, 0], mode, 4096, 1e7, 1.0, 0.0, 1.0, 32.0, 1.0),
+
+
+def stored(g, x, index, cache):
+    return g.set_rows(cache, g.view_2d(x, x.ne[0] * x.ne[1], x.ne[2], x.nb[2], 0), index)
+
+
+def norm_rope_stored(g, x, w, positions, index, cache, **more):
+    return stored(g, norm_rope(g, x, w, positions, **more)[0], index, cache),
+
+
+def rope_stored(g, x, positions, index, cache, **more):
+    return stored(g, rope(g, x, positions, **more), index, cache),
+
+
+def rope_of_view(g, x, w, positions):
+    """q lies in rows that hold gates too."""
+    view = g.view_3d(x, x.ne[0] // 2, x.ne[1], x.ne[2], x.nb[1], x.nb[2], 0)
+    return norm_rope(g, view, w, positions)
+
+
 def layers(g, x, w, v):
     """A row of residuals and norms, of which each result may take the memory of an operand."""
     for _ in range(3):
@@ -182,6 +259,46 @@ def cases():
                                                    normal(2, 2880), experts(4, 2, 2)], {"mul_mat_id_add_id_glu": 1}
     yield "one-row-experts", glu_of_experts, [quantized("q8_0", 4, 1, 256), quantized("q8_0", 4, 1, 256), normal(8, 256), experts(4, 8, 1)], {
         "mul_mat_id_glu": 1}
+    for experts_, used, tokens in ((4, 1, 1), (7, 3, 2), (16, 4, 5), (128, 8, 1), (129, 8, 3), (256, 8, 7), (512, 10, 2), (1000, 32, 2), (1024, 9, 1)):
+        logits = normal(tokens, experts_)
+        yield f"router-{experts_}-{tokens}", lambda g, x, n=used: router(g, x, n), [logits], {"top_k_router": 1}
+        yield f"router-sums-{experts_}-{tokens}", lambda g, x, n=used: router(g, x, n, norm=False), [logits], {"top_k_router": 1}
+        yield f"router-of-chosen-{experts_}-{tokens}", lambda g, x, n=used: router_of_chosen(g, x, n), [logits], {"top_k_router": 1}
+    ties = lambda rng: rng.integers(-2, 3, (5, 64)).astype(np.float32)
+    yield "router-ties", lambda g, x: router(g, x, 8), [ties], {"top_k_router": 1}
+    yield "router-ties-of-chosen", lambda g, x: router_of_chosen(g, x, 8), [ties], {"top_k_router": 1}
+    yield "router-steep", lambda g, x: router(g, x, 8), [lambda rng: rng.standard_normal((3, 64), dtype=np.float32) * 200], {"top_k_router": 1}
+    for n, used, tokens in ((1, 2, 1), (7, 8, 3), (64, 3, 2), (65, 8, 1), (2048, 8, 1), (1030, 4, 5), (2880, 15, 2)):
+        yield f"expert-sum-{n}-{used}", expert_sum, [normal(tokens, used, n), normal(tokens, used, 1)], {"expert_sum": 1}
+    for n, k, tokens in ((1, 257, 1), (63, 264, 2), (512, 512, 1), (2048, 2048, 1), (1028, 1000, 7), (8192, 300, 8)):
+        rows = normal(tokens, n)
+        yield f"shared-gate-{n}-{k}", shared_gate, [normal(1, k), normal(tokens, k), rows, rows], {"shared_expert_gate": 1}
+        yield f"shared-gate-add-{n}-{k}", shared_gate_add, [normal(1, k), normal(tokens, k), rows, rows, rows], {"shared_expert_gate_add": 1}
+    for heads, k, tokens in ((1, 260, 1), (7, 511, 3), (32, 2048, 1), (48, 2048, 8)):
+        inputs = [normal(heads, k), normal(heads, k), normal(heads), normal(heads), normal(tokens, k)]
+        yield f"gates-{heads}-{k}", delta_net_gates, inputs, {"delta_net_gates": 1}
+        yield f"gates-beta-first-{heads}-{k}", lambda *x: delta_net_gates(*x, beta_first=True), inputs, {"delta_net_gates": 1}
+    for n, heads, dims, tokens in ((64, 1, 64, 1), (128, 9, 128, 3), (256, 16, 64, 1), (80, 5, 20, 7), (4, 3, 4, 2), (512, 2, 512, 2), (100, 8, 50, 1)):
+        inputs = [normal(tokens, heads, n), normal(n), numbers(4096, tokens)]
+        cache = [numbers(2 * tokens, tokens, np.int64, distinct=True), lambda rng, shape=(2 * tokens, heads * n): rng.standard_normal(shape).astype(np.float16)]
+        for mode, name in ((0, "neighbours"), (2, "halves")):
+            more = {"dims": dims, "mode": mode}
+            yield (f"norm-rope-{n}-{heads}-{name}", lambda *a, more=more: norm_rope(*a, **more), inputs, {"rms_norm_mul_rope": 1})
+            yield (f"norm-rope-stored-{n}-{heads}-{name}", lambda *a, more=more: norm_rope_stored(*a, **more), [*inputs, *cache],
+                   {"rms_norm_mul_rope_set_rows": 1})
+            yield (f"rope-stored-{n}-{heads}-{name}", lambda *a, more=more: rope_stored(*a, **more), [inputs[0], inputs[2], *cache],
+                   {"rope_set_rows": 1})
+    for mode in (8, 40):
+        yield (f"norm-rope-sections-{mode}", lambda *a, mode=mode: norm_rope_sections(*a, mode=mode),
+               [normal(3, 4, 256), normal(256), numbers(4096, 12)], {"rms_norm_mul_rope": 1})
+    yield "norm-rope-factors", norm_rope, [normal(3, 4, 64), normal(64), numbers(4096, 3), lambda rng: rng.uniform(1, 8, 32).astype(np.float32)], {
+        "rms_norm_mul_rope": 1}
+    yield "norm-rope-yarn", lambda *a: norm_rope(*a, extension=1.0), [normal(3, 4, 64), normal(64), numbers(4096, 3)], {"rms_norm_mul_rope": 1}
+    yield "norm-rope-batches", norm_rope, [normal(2, 3, 4, 64), normal(64), numbers(4096, 3)], {"rms_norm_mul_rope": 1}
+    yield "norm-rope-weight-of-heads", norm_rope, [normal(3, 4, 64), normal(4, 64), numbers(4096, 3)], {"rms_norm_mul_rope": 1}
+    yield "rope-of-view", rope_of_view, [normal(3, 2, 256), normal(128), numbers(4096, 3)], {"rms_norm_mul_rope": 1}
+    yield "rope-stored-int-index", rope_stored, [normal(3, 2, 64), numbers(4096, 3), numbers(6, 3, distinct=True),
+                                                 lambda rng: np.zeros((6, 128), np.float16)], {"rope_set_rows": 1}
     zeros = lambda rng: np.zeros((3, 128), np.float32)
     yield "zeros", norm_mul_add, [zeros, normal(128), zeros], {"rms_norm_mul_add": 1}
 
@@ -273,7 +390,106 @@ def glu_of_different_experts(g, a, b, x, ids, other):
     return g.swiglu_split(g.mul_mat_id(a, columns, ids), g.mul_mat_id(b, columns, other)),
 
 
+def router_with_other_reader(g, logits):
+    """Somebody wants the probabilities too."""
+    probs = g.soft_max(logits)
+    ids = g.argsort_top_k(probs, 4)
+    return g.get_rows(g.reshape_3d(probs, 1, logits.ne[0], logits.ne[1]), ids), g.silu(probs)
+
+
+def router_read_before(g, logits):
+    """The experts are asked for before their weights are there."""
+    return router(g, logits, 4)[::-1]
+
+
+def router_with_whole_order(g, logits):
+    """The order of all experts is read, not only that of the best."""
+    probs = g.soft_max(logits)
+    order = g.argsort(probs, 1)
+    ids = g.view_2d(order, 4, logits.ne[1], order.nb[1], 0)
+    return g.get_rows(g.reshape_3d(probs, 1, logits.ne[0], logits.ne[1]), ids), g.cont(order)
+
+
+def router_of_worst(g, logits):
+    probs = g.soft_max(logits)
+    order = g.argsort(probs, 0)
+    return g.get_rows(g.reshape_3d(probs, 1, logits.ne[0], logits.ne[1]), g.view_2d(order, 4, logits.ne[1], order.nb[1], 0)),
+
+
+def router_from_the_second(g, logits):
+    probs = g.soft_max(logits)
+    order = g.argsort(probs, 1)
+    return g.get_rows(g.reshape_3d(probs, 1, logits.ne[0], logits.ne[1]), g.view_2d(order, 4, logits.ne[1], order.nb[1], F32)),
+
+
+def router_of_other_values(g, logits, values):
+    ids = g.argsort_top_k(g.soft_max(logits), 4)
+    return g.get_rows(g.reshape_3d(values, 1, logits.ne[0], logits.ne[1]), ids),
+
+
+def expert_sum_in_other_order(g, x, w):
+    y = g.mul(x, w)
+    views = [g.view_2d(y, y.ne[0], y.ne[2], y.nb[2], i * y.nb[1]) for i in range(y.ne[1])]
+    return g.add(g.add(views[2], views[1]), views[0]),
+
+
+def expert_sum_of_some(g, x, w):
+    y = g.mul(x, w)
+    return g.add(g.view_2d(y, y.ne[0], y.ne[2], y.nb[2], 0), g.view_2d(y, y.ne[0], y.ne[2], y.nb[2], y.nb[1])),
+
+
+def expert_sum_read(g, x, w):
+    """A partial sum has another reader."""
+    y = g.mul(x, w)
+    views = [g.view_2d(y, y.ne[0], y.ne[2], y.nb[2], i * y.nb[1]) for i in range(y.ne[1])]
+    first = g.add(views[0], views[1])
+    return g.add(first, views[2]), g.silu(first)
+
+
+def two_inputs_of_gates(g, alpha, beta, bias, factor, x, y):
+    return (g.mul(g.softplus(g.add(g.mul_mat(alpha, x), bias)), factor), g.sigmoid(g.mul_mat(beta, y)))
+
+
+def rope_read(g, x, positions, index, cache):
+    """What goes to the cache is read elsewhere too."""
+    turned = rope(g, x, positions)
+    return stored(g, turned, index, cache), g.silu(turned)
+
+
+def rope_stored_in_part(g, x, positions, index, cache):
+    """Only the first head goes to the cache."""
+    turned = rope(g, x, positions)
+    return g.set_rows(cache, g.view_2d(turned, turned.ne[0], turned.ne[2], turned.nb[2], 0), index),
+
+
+CACHE = [normal(3, 2, 64), numbers(4096, 3), numbers(6, 3, np.int64, distinct=True)]
+
 REFUSALS = {
+    "rope-read": (rope_read, [*CACHE, lambda rng: np.zeros((6, 128), np.float16)]),
+    "rope-in-part": (rope_stored_in_part, [*CACHE, lambda rng: np.zeros((6, 64), np.float16)]),
+    "rope-float-cache": (rope_stored, [*CACHE, normal(6, 128)]),
+    "rope-quantized-cache": (rope_stored, [*CACHE, quantized("q8_0", 6, 128)]),
+    "rope-long": (lambda *a: rope_stored(*a, dims=64), [normal(3, 1, 1024), *CACHE[1:], lambda rng: np.zeros((6, 1024), np.float16)]),
+    "rope-odd": (lambda *a: rope_stored(*a, dims=2), [normal(3, 2, 6), *CACHE[1:], lambda rng: np.zeros((6, 12), np.float16)]),
+    "router-other-reader": (router_with_other_reader, [normal(3, 64)]),
+    "router-read-before": (router_read_before, [normal(3, 64)]),
+    "router-whole-order": (router_with_whole_order, [normal(3, 64)]),
+    "router-worst": (router_of_worst, [normal(3, 64)]),
+    "router-from-the-second": (router_from_the_second, [normal(3, 64)]),
+    "router-other-values": (router_of_other_values, [normal(3, 64), normal(3, 64)]),
+    "router-many-experts": (lambda g, x: router(g, x, 4), [normal(2, 1025)]),
+    "router-many-used": (lambda g, x: router(g, x, 33), [normal(2, 64)]),
+    "expert-sum-order": (expert_sum_in_other_order, [normal(2, 3, 64), normal(2, 3, 1)]),
+    "expert-sum-some": (expert_sum_of_some, [normal(2, 3, 64), normal(2, 3, 1)]),
+    "expert-sum-read": (expert_sum_read, [normal(2, 3, 64), normal(2, 3, 1)]),
+    "expert-sum-rows": (expert_sum, [normal(2, 3, 64), normal(2, 3, 64)]),
+    "shared-gate-short": (shared_gate, [normal(1, 256), normal(2, 256), normal(2, 64), normal(2, 64)]),
+    "shared-gate-tokens": (shared_gate, [normal(1, 512), normal(9, 512), normal(9, 64), normal(9, 64)]),
+    "shared-gate-rows": (shared_gate, [normal(64, 512), normal(2, 512), normal(2, 64), normal(2, 64)]),
+    "shared-gate-one-routed": (shared_gate, [normal(1, 512), normal(1, 512), normal(1, 64), normal(3, 64)]),
+    "gates-two-inputs": (two_inputs_of_gates, [normal(4, 512), normal(4, 512), normal(4), normal(4), normal(2, 512), normal(2, 512)]),
+    "gates-tokens": (delta_net_gates, [normal(4, 512), normal(4, 512), normal(4), normal(4), normal(9, 512)]),
+    "gates-heads": (two_inputs_of_gates, [normal(4, 512), normal(5, 512), normal(4), normal(4), normal(2, 512), normal(2, 512)]),
     "read-twice": (read_twice, [normal(3, 64), normal(64)]),
     "output": (read_as_output, [normal(3, 64), normal(64)]),
     "view-read": (read_through_view, [normal(3, 64), normal(64)]),

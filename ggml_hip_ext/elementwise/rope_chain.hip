@@ -1,0 +1,96 @@
+// The rotary embedding of f32 heads with what stands around it: the RMS norm and its weight before, the copy into an f16 cache behind. A
+// workgroup does up to eight heads of one token, a wave each, which share the sines and cosines. Each part rounds as the kernel of its own op
+// does (norm.hip, rope.hip, rows.hip): the same bits.
+#include "rotation.h"
+#include "row_norm.h"
+#include "strata/args/rope_chain.h"
+#include "strata/element.h"
+
+namespace strata {
+
+constexpr uint32_t chain_heads = rope_chain_block / wave_size;
+
+/// Grid: tokens, groups of heads, batches.
+template <bool Norm, bool Neighbours, bool Cache>
+STRATA_DEVICE void rope_chain(const rope_chain_args & a) {
+    __shared__ float rows[chain_heads][rope_chain_length];
+    __shared__ float sines[rope_chain_length], cosines[rope_chain_length];
+    constexpr uint32_t steps = rope_chain_length / wave_step;
+    const rope_args & r = a.rope;
+    const uint32_t token = block_x(), batch = block_z(), wave = uniform(thread_x() / wave_size), head = block_y() * chain_heads + wave;
+    const uint32_t first = 4 * lane_id();
+
+    for (uint32_t k = thread_x(); k < r.pairs; k += rope_chain_block) {
+        rotation(r, token, k, sines[k], cosines[k]);
+    }
+    if (head < r.heads) {
+        const auto at = [&](const void * data, const uint64_t (&stride)[3]) {
+            return reinterpret_cast<const float *>(static_cast<const char *>(data) + (head * stride[0] + token * stride[1] + batch * stride[2]));
+        };
+        const float * const src = at(r.src, r.src_stride);
+        float4v values[steps];
+        float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+        for (uint32_t k = 0; k < steps; k++) {
+            if (k * wave_step < a.length) {
+                values[k] = load_part<true>(src, first + k * wave_step, a.length);
+                add_squares(sums, values[k]);
+            }
+        }
+        float scale = 1.0f;
+        if constexpr (Norm) {
+            scale = rms_scale(wave_sum(lane_total(sums)), a.length, a.eps);
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < steps; k++) {
+            const uint32_t e = first + k * wave_step;
+            if (e < a.length) {
+                if constexpr (Norm) {
+                    values[k] = values[k] * scale * load_part<true>(at(a.weight.data, a.weight.stride), e, a.length);
+                }
+                for (uint32_t i = 0; i < 4; i++) {
+                    rows[wave][e + i] = values[k][i];
+                }
+            }
+        }
+    }
+    barrier();
+    if (head >= r.heads) {
+        return;
+    }
+    char * dst;
+    if constexpr (Cache) {
+        const uint32_t row = load<uint32_t>(static_cast<const char *>(a.index) + token * a.index_stride);
+        dst = static_cast<char *>(a.cache) + (row * a.cache_stride + static_cast<uint64_t>(head) * a.length * sizeof(half));
+    } else {
+        dst = static_cast<char *>(r.dst) + (head * r.dst_stride[0] + token * r.dst_stride[1] + batch * r.dst_stride[2]);
+    }
+    const auto write = [&](uint32_t channel, float value) {
+        if constexpr (Cache) {
+            store(dst, channel * sizeof(half), f16::from_float(value));
+        } else {
+            store(dst, channel * sizeof(float), value);
+        }
+    };
+    for (uint32_t k = lane_id(); k < r.pairs; k += wave_size) {
+        const uint32_t channel = r.first + (Neighbours ? 2 * k : k), partner = channel + r.distance;
+        const float x = rows[wave][channel], y = rows[wave][partner];
+        write(channel, turned_first(x, y, sines[k], cosines[k]));
+        write(partner, turned_second(x, y, sines[k], cosines[k]));
+    }
+    for (uint32_t i = lane_id(); i < a.length - r.rotated; i += wave_size) {
+        const uint32_t channel = i + (i >= r.first ? r.rotated : 0);
+        write(channel, rows[wave][channel]);
+    }
+}
+
+}  // namespace strata
+
+using namespace strata;
+
+STRATA_KERNEL(rope_chain_block) void norm_rope_neighbours(rope_chain_args a) { rope_chain<true, true, false>(a); }
+STRATA_KERNEL(rope_chain_block) void norm_rope_halves(rope_chain_args a) { rope_chain<true, false, false>(a); }
+STRATA_KERNEL(rope_chain_block) void norm_rope_neighbours_cache(rope_chain_args a) { rope_chain<true, true, true>(a); }
+STRATA_KERNEL(rope_chain_block) void norm_rope_halves_cache(rope_chain_args a) { rope_chain<true, false, true>(a); }
+STRATA_KERNEL(rope_chain_block) void rope_neighbours_cache(rope_chain_args a) { rope_chain<false, true, true>(a); }
+STRATA_KERNEL(rope_chain_block) void rope_halves_cache(rope_chain_args a) { rope_chain<false, false, true>(a); }
