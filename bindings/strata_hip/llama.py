@@ -3,8 +3,9 @@ import contextlib
 import ctypes
 import functools
 import os
+import re
 import warnings
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 
 import llama_cpp
 
@@ -52,6 +53,7 @@ class Llama(llama_cpp.Llama):
                 super().__init__(model_path, **kwargs)
             except ValueError as error:
                 raise load_error(model_path, str(error), messages.reason()) from None
+        self._n_ctx = min(self._n_ctx, len(self.input_ids))  # llama.cpp rounds n_ctx up; the base class has room for what was asked for
         if backend == "strata-hip" and kwargs.get("offload_kqv", True):
             warn_of_cpu_work(self._model.model, kwargs["n_gpu_layers"], messages.splits)
 
@@ -66,7 +68,24 @@ class Llama(llama_cpp.Llama):
             value.devices = ctypes.cast(self._device_list, ctypes.c_void_p)
         self._model_params = value
 
-    def __getstate__(self):
+    def eval(self, tokens: Sequence[int]) -> None:
+        """As in llama_cpp.Llama. Raises ValueError for more tokens than fit the context."""
+        needed = self.n_tokens + len(tokens)
+        if needed > self._n_ctx:
+            raise ValueError(f"Requested tokens ({needed}) exceed context window of {self._n_ctx}")
+        super().eval(tokens)
+
+    def _create_completion(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """As in llama_cpp.Llama, which names the rounded size of the context where a prompt does not fit."""
+        try:
+            yield from super()._create_completion(*args, **kwargs)
+        except ValueError as error:
+            text, told = re.subn(r"(exceed context window of) \d+$", rf"\1 {self._n_ctx}", str(error))
+            if not told:
+                raise
+            raise ValueError(text) from None
+
+    def __getstate__(self) -> Dict[str, Any]:
         return dict(super().__getstate__(), backend=self._backend, device=self._device)
 
 
@@ -148,6 +167,6 @@ def _device_errors(method: Callable) -> Callable:
 
 
 for _name in ("eval", "embed"):
-    setattr(Llama, _name, _checked(_device_errors(getattr(llama_cpp.Llama, _name))))
+    setattr(Llama, _name, _checked(_device_errors(getattr(Llama, _name))))
 for _name in ("tokenize", "detokenize", "reset", "save_state", "load_state"):
-    setattr(Llama, _name, _checked(getattr(llama_cpp.Llama, _name)))
+    setattr(Llama, _name, _checked(getattr(Llama, _name)))

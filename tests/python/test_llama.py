@@ -206,3 +206,17 @@ def test_misuse_is_told():
     model.close()
     with pytest.raises(strata_hip.DeviceError, match="closed"):
         model("Hello", max_tokens=1)
+
+
+@pytest.mark.parametrize("where", [{"device": "emulator"}, {"backend": "cpu"}], ids=["emulator", "cpu"])
+def test_the_context_has_the_size_that_was_asked_for(where):
+    """llama.cpp rounds it up to 256."""
+    model = load(n_ctx=20, **where)
+    for prompt in ("word " * 30, "word " * 300):
+        with pytest.raises(ValueError, match=r"^Requested tokens \(\d+\) exceed context window of 20$"):
+            model(prompt, max_tokens=1)
+        with pytest.raises(ValueError, match=r"^Requested tokens \(\d+\) exceed context window of 20$"):
+            model.eval(model.tokenize(prompt.encode()))
+    got = model("One, two, three, four, five, six,", max_tokens=None, temperature=0)
+    assert got["usage"]["total_tokens"] == 20 and got["choices"][0]["finish_reason"] == "length"
+    model.close()
