@@ -65,7 +65,8 @@ def _hip_candidates(system: System) -> List[str]:
     names = list(HIP_NAMES) if system.here else []
     if rocm := os.environ.get("ROCM_PATH"):
         names.append(f"{rocm}/lib/libamdhip64.so")
-    return [*names, str(system.path("/opt/rocm/lib/libamdhip64.so"))]
+    names.append(str(system.path("/opt/rocm/lib/libamdhip64.so")))
+    return [*names, "libamdhip64.so.5"] if system.here else names  # the last only to say that it is too old
 
 
 def _probed(names: List[str]) -> List[Tuple[str, Tuple[int, ...], str]]:
