@@ -2,6 +2,8 @@
 
 The linear layers keep the real head size of 128 and the 4-wide convolution, the full attention the real head size of 256 with 64
 rotated dimensions in three sections, every 4th layer as in the real models; fewer heads, layers, experts, narrower rows.
+
+With n_nextn = 1 a block that drafts the token after the next one (multi-token prediction) comes last, as in the real files.
 """
 import dataclasses
 import pathlib
@@ -37,14 +39,17 @@ class Shape:
     n_used: int = 4
     n_ff_expert: int = 256
     n_ff_shared: int = 256
+    n_nextn: int = 0       # blocks that draft
+    drafts_often_right: bool = False  # drafts are made of the token's embedding alone, and so, mostly, is the next token
 
 
-QUANTIZED = ("matrix", "output", "embedding")  # what quantizers quantize
+QUANTIZED = ("matrix", "output", "embedding", "large embedding")  # what quantizers quantize
 SHAPES = {"qwen35": Shape(), "qwen35moe": Shape(arch="qwen35moe")}
 
 # Routers choose clearly; what a layer adds is 1/sqrt(2 n_layer) of what it is given, as models are initialised. Otherwise rounding to 8
 # bits alone makes the CPU's logits differ from those of the same weights in f32 by an NMSE of 1e-3 (q4_K, dense) to 4e-2 (experts).
 SCALE = {"router": 4, "output": 0.35}
+LARGE = 2  # a token's embedding, against what the layers add to it
 
 
 def tensors(shape: Shape) -> Iterator[Tuple[str, Tuple[int, ...], str]]:
@@ -52,16 +57,20 @@ def tensors(shape: Shape) -> Iterator[Tuple[str, Tuple[int, ...], str]]:
     "f32" for other weights, or the name of a distribution."""
     value = shape.state * shape.v_heads
     mixed = 2 * shape.state * shape.k_heads + value
-    yield "token_embd.weight", (shape.n_vocab, shape.n_embd), "embedding"
+    yield "token_embd.weight", (shape.n_vocab, shape.n_embd), "large embedding" if shape.drafts_often_right else "embedding"
     yield "output_norm.weight", (shape.n_embd,), "norm"
     yield "output.weight", (shape.n_vocab, shape.n_embd), "matrix"
-    for i in range(shape.n_layer):
+    for i in range(shape.n_layer + shape.n_nextn):
         def named(name: str) -> str:
             return f"blk.{i}.{name}"
 
         yield named("attn_norm.weight"), (shape.n_embd,), "norm"
         yield named("post_attention_norm.weight"), (shape.n_embd,), "norm"
-        if (i + 1) % 4 == 0:
+        if i >= shape.n_layer:
+            yield named("nextn.eh_proj.weight"), (shape.n_embd, 2 * shape.n_embd), "token alone" if shape.drafts_often_right else "matrix"
+            yield named("nextn.enorm.weight"), (shape.n_embd,), "norm"
+            yield named("nextn.hnorm.weight"), (shape.n_embd,), "norm"
+        if (i + 1) % 4 == 0 or i >= shape.n_layer:
             yield named("attn_q.weight"), (2 * shape.head * shape.n_head, shape.n_embd), "matrix"
             yield named("attn_k.weight"), (shape.head * shape.n_head_kv, shape.n_embd), "matrix"
             yield named("attn_v.weight"), (shape.head * shape.n_head_kv, shape.n_embd), "matrix"
@@ -100,12 +109,16 @@ def values(name: str, shape: Tuple[int, ...], kind: str, seed: int) -> np.ndarra
         return (1 + 0.1 * rng.standard_normal(shape)).astype(np.float32)
     if kind == "embedding":  # as large as what the layers add to it
         return rng.standard_normal(shape).astype(np.float32)
+    if kind == "large embedding":
+        return (LARGE * rng.standard_normal(shape)).astype(np.float32)
     if kind == "head norm":  # scores with a deviation of 2, not 16: a soft maximum that hangs on one key has no use for precision
         return (0.35 * (1 + 0.1 * rng.standard_normal(shape))).astype(np.float32)
     if kind == "decay":  # -exp(A_log)
         return -rng.uniform(0.2, 8, shape).astype(np.float32)
     if kind == "dt":
         return rng.uniform(-4, 1, shape).astype(np.float32)
+    if kind == "token alone":  # of the pair (embedding, hidden state)
+        return LARGE * np.eye(*shape, dtype=np.float32)
     if kind == "conv":
         return (0.5 * rng.standard_normal(shape)).astype(np.float32)
     scale = SCALE.get(kind, 1)
@@ -135,7 +148,9 @@ def add_metadata(writer: gguf.GGUFWriter, shape: Shape, text: bool = False) -> N
     """The keys that llama.cpp needs to load a model of this shape."""
     writer.add_context_length(4096)
     writer.add_embedding_length(shape.n_embd)
-    writer.add_block_count(shape.n_layer)
+    writer.add_block_count(shape.n_layer + shape.n_nextn)
+    if shape.n_nextn:
+        writer.add_nextn_predict_layers(shape.n_nextn)
     writer.add_feed_forward_length(shape.n_ff)
     writer.add_head_count(shape.n_head)
     writer.add_head_count_kv(shape.n_head_kv)
