@@ -3,13 +3,20 @@
     from strata_hip import Llama
     llm = Llama("model.gguf", device="emulator")
 """
-from .errors import CpuWorkWarning, DeviceError, DeviceMemoryError, ModelFileError, ModelNotFoundError, StrataError
+from typing import TYPE_CHECKING, Any
+
+from .errors import (ArgumentError, CompileError, CpuWorkWarning, DeviceError, DeviceMemoryError, ModelFileError, ModelNotFoundError,
+                     StrataError)
+
+if TYPE_CHECKING:
+    from .llama import Llama
 
 __version__ = "0.1.0"
-__all__ = ["Llama", "CpuWorkWarning", "DeviceError", "DeviceMemoryError", "ModelFileError", "ModelNotFoundError", "StrataError"]
+__all__ = ["Llama", "ArgumentError", "CompileError", "CpuWorkWarning", "DeviceError", "DeviceMemoryError", "ModelFileError",
+           "ModelNotFoundError", "StrataError"]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     # Importing llama_cpp takes a second; `strata-hip --help` does not need it.
     if name == "Llama":
         from .llama import Llama

@@ -385,9 +385,9 @@ def compare(wanted: Sequence[Case], stock: pathlib.Path, sides: Sequence[str] = 
     by_index = {each["index"]: each for each in ran}
     for case in wanted:
         entry = by_index[every.index(case.name)]
-        sides = {name: measure(launches[entry[name]["first"]:entry[name]["last"]], entry[name]["blas"]) if entry.get(name) else None
-                 for name in BACKENDS}
-        rows.append(Row(case.op, case.shape, sides["stock"], sides["ours"], entry.get("nmse")))
+        measured = {name: measure(launches[entry[name]["first"]:entry[name]["last"]], entry[name]["blas"]) if entry.get(name) else None
+                    for name in BACKENDS}
+        rows.append(Row(case.op, case.shape, measured["stock"], measured["ours"], entry.get("nmse")))
     return rows
 
 

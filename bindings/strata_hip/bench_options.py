@@ -242,8 +242,8 @@ class _Refuse(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: Optional[str] = None) -> NoReturn:
         parser.error(f"{option_string}: {self.help_text}")
 
-    def __init__(self, *arguments: Any, reason: str, **more: Any):
-        super().__init__(*arguments, nargs="?", help=argparse.SUPPRESS, **more)
+    def __init__(self, option_strings: Sequence[str], dest: str, *, reason: str):
+        super().__init__(option_strings, dest, nargs="?", help=argparse.SUPPRESS)
         self.help_text = reason
 
 
@@ -281,19 +281,21 @@ def _text(parameter: Parameter) -> str:
 
 def from_arguments(given: argparse.Namespace) -> Options:
     """Options of the command line; a wrong value ends the program with the usage (exit code 2)."""
+    parser: argparse.ArgumentParser = given.parser
+
     def values(field: str, flag: str, convert: Callable[[str], List[Any]], default: List[Any]) -> List[Any]:
         texts = getattr(given, field)
         try:
             return [value for text in texts for value in convert(text)] if texts else default
         except ValueError as error:
-            given.parser.error(f"{flag}: {error}")
+            parser.error(f"{flag}: {error}")
 
     lists = {each.field: values(each.field, each.flags[-1], each.convert, each.default()) for each in (*DIMENSIONS, *WORK)}
     if not lists["model"] and not given.list_devices:
-        given.parser.error("the following arguments are required: -m/--model")
+        parser.error("the following arguments are required: -m/--model")
     for name, least in (("repetitions", 1), ("delay", 0)):
         if getattr(given, name) < least:
-            given.parser.error(f"--{name}: at least {least}")
+            parser.error(f"--{name}: at least {least}")
     return Options(
         lists=lists, pg=values("pg", "-pg", pair, []), repetitions=given.repetitions, delay=given.delay, priority=given.prio, numa=given.numa,
         warmup=not given.no_warmup, verbose=given.verbose, progress=given.progress, output=given.output, output_err=given.output_err,

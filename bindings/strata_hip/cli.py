@@ -5,9 +5,11 @@ import re
 import signal
 import sys
 import textwrap
-from typing import List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 from .errors import StrataError
+
+Commands = Any  # what add_subparsers() returns: argparse keeps the class private
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -52,7 +54,8 @@ RUN_ANOTHER = ("serve", "rpc-server")
 
 def split(arguments: List[str]) -> Tuple[List[str], List[str]]:
     """Of the arguments of a command in RUN_ANOTHER: (ours, the other program's). argparse would take -hf for -h."""
-    ours, theirs = [], []
+    ours: List[str] = []
+    theirs: List[str] = []
     rest = iter(arguments)
     for argument in rest:
         if argument == "--runtime":
@@ -84,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
 class _Version(argparse.Action):
     """Prints what the build is made from and ends."""
 
-    def __call__(self, parser, *_):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from . import built
         print(built.text())
         parser.exit()
@@ -102,7 +105,7 @@ def _backend_argument(command: argparse.ArgumentParser) -> None:
 
 # devices
 
-def _devices_parser(commands) -> None:
+def _devices_parser(commands: Commands) -> None:
     command = commands.add_parser("devices", help="show the device, or why there is none")
     _runtime_argument(command)
     command.add_argument("--json", action="store_true", help="as JSON")
@@ -129,7 +132,7 @@ def _devices(options: argparse.Namespace) -> None:
 
 # run
 
-def _run_parser(commands) -> None:
+def _run_parser(commands: Commands) -> None:
     command = commands.add_parser(
         "run", help="answer or continue a prompt",
         description="A model with a chat template answers as an assistant; any other model, or -no-cnv, continues the prompt. "
@@ -172,7 +175,7 @@ def _run(options: argparse.Namespace) -> None:
 
 # serve, rpc-server
 
-def _serve_parser(commands) -> None:
+def _serve_parser(commands: Commands) -> None:
     command = commands.add_parser(
         "serve", usage="%(prog)s [-h] [--runtime {auto,hip,emulator}] -m FILE [llama-server's flags]",
         help="llama-server on the device: an OpenAI-compatible server, and llama.cpp's own endpoints",
@@ -187,7 +190,7 @@ def _serve(options: argparse.Namespace) -> int:
     return serve.run(options.arguments, options.runtime)
 
 
-def _rpc_server_parser(commands) -> None:
+def _rpc_server_parser(commands: Commands) -> None:
     command = commands.add_parser(
         "rpc-server", usage="%(prog)s [-h] [--runtime {auto,hip,emulator}] [-H HOST] [-p PORT] [ggml-rpc-server's flags]",
         help="offer the device to llama.cpp on another machine",
@@ -205,7 +208,7 @@ def _rpc_server(options: argparse.Namespace) -> int:
 
 # bench
 
-def _bench_parser(commands) -> None:
+def _bench_parser(commands: Commands) -> None:
     from . import bench_options
     command = commands.add_parser(
         "bench", help="measure tokens a second, as llama-bench does",
@@ -228,7 +231,7 @@ def _bench(options: argparse.Namespace) -> None:
 
 # verify
 
-def _verify_parser(commands) -> None:
+def _verify_parser(commands: Commands) -> None:
     command = commands.add_parser(
         "verify", help="is the output right? a model on the device against the CPU",
         description="Perplexity, divergence and likeliest tokens against llama.cpp's CPU backend, at several batch sizes, with flash "
@@ -256,7 +259,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 # ops
 
-def _ops_parser(commands) -> None:
+def _ops_parser(commands: Commands) -> None:
     command = commands.add_parser(
         "ops", help="ggml's own operator tests on the device",
         description="test-backend-ops of the pinned llama.cpp, which compares each operator with the CPU backend. list: its cases; "
@@ -275,7 +278,7 @@ def _ops(options: argparse.Namespace) -> int:
 
 # bench-ops
 
-def _bench_ops_parser(commands) -> None:
+def _bench_ops_parser(commands: Commands) -> None:
     command = commands.add_parser(
         "bench-ops", help="operators on stock ggml-hip and on this backend, counted by the emulator",
         description="Both backends compute the same operators in one process on the emulator. The table says how many wave instructions, "
@@ -298,7 +301,7 @@ def _bench_ops(options: argparse.Namespace) -> None:
 
 # emulator
 
-def _emulator_parser(commands) -> None:
+def _emulator_parser(commands: Commands) -> None:
     command = commands.add_parser("emulator", help="about the emulator itself")
     tools = command.add_subparsers(required=True, metavar="TOOL")
     calibrate = tools.add_parser(
@@ -318,7 +321,7 @@ def _calibrate(options: argparse.Namespace) -> None:
 
 # profile
 
-def _profile_parser(commands) -> None:
+def _profile_parser(commands: Commands) -> None:
     command = commands.add_parser(
         "profile", help="what a model launches, counted by the emulator",
         description="Runs a prompt and some tokens on the emulator and prints launches per token and layer, the plan, and the kernels "
@@ -354,7 +357,7 @@ def _profile(options: argparse.Namespace) -> None:
 
 # sanitize
 
-def _sanitize_parser(commands) -> None:
+def _sanitize_parser(commands: Commands) -> None:
     from .sanitize import KINDS
     command = commands.add_parser(
         "sanitize", help="run a program on the emulator under its sanitizer",
@@ -379,7 +382,7 @@ def _sanitize(options: argparse.Namespace) -> int:
 
 # doctor
 
-def _doctor_parser(commands) -> None:
+def _doctor_parser(commands: Commands) -> None:
     command = commands.add_parser(
         "doctor", help="is this machine set up right?",
         description="Looks at the GPU, permissions, driver, firmware, memory limits, AMD's runtime, llama-cpp-python and this package. Each "

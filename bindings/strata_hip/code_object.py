@@ -76,8 +76,8 @@ def _bytes(description: Any) -> bytes:
 
 
 def _kernel(entry: Dict[str, Any]) -> KernelInfo:
-    arguments = tuple(Argument(each.get(".name", ""), each[".offset"], each[".size"], each[".value_kind"]) for each in entry.get(".args", [])
-                      if not each[".value_kind"].startswith("hidden_"))
+    arguments = tuple(Argument(each.get(".name", ""), each[".offset"], each[".size"], each[".value_kind"])
+                      for each in entry.get(".args", []) if not each[".value_kind"].startswith("hidden_"))
     required = entry.get(".reqd_workgroup_size")
     return KernelInfo(
         entry[".name"], arguments, entry[".group_segment_fixed_size"], entry[".private_segment_fixed_size"], entry[".vgpr_count"],

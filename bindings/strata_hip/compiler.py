@@ -36,7 +36,8 @@ def find_clang() -> str:
         path = shutil.which(candidate)
         if path and "amdgcn" in subprocess.run([path, "--print-targets"], capture_output=True, text=True).stdout:
             return path
-    raise CompileError(f"no clang++ with the AMDGPU target (looked for {', '.join(candidates)}); on Debian: apt-get install clang-19 lld-19")
+    raise CompileError(f"no clang++ with the AMDGPU target (looked for {', '.join(candidates)}); on Debian: apt-get install clang-19 "
+                       "lld-19")
 
 
 def compile_hip(source: str, *, arch: str = ARCH, flags: Sequence[str] = ()) -> bytes:

@@ -51,15 +51,15 @@ SIGNATURES: Dict[str, List[Any]] = {
 }
 """The functions that the backend uses too (backend/runtime/hip_abi.h), with the types of their arguments."""
 
-_FAILED_KERNEL = ("A kernel failed, and with it all work queued on the device, which can be used again in a new process. On the emulator the "
-                  "message names instruction and lane, and `strata-hip sanitize` finds more.")
+_FAILED_KERNEL = ("A kernel failed, and with it all work queued on the device, which can be used again in a new process. On the emulator "
+                  "the message names instruction and lane, and `strata-hip sanitize` finds more.")
 _REMEDIES = {
-    "hipErrorOutOfMemory": "Close what is not needed any more, or ask for less; on an APU the share of system memory the GPU may use is set by "
-                           "the kernel parameters ttm.pages_limit and amdgpu.gttsize.",
+    "hipErrorOutOfMemory": "Close what is not needed any more, or ask for less; on an APU the share of system memory the GPU may use is "
+                           "set by the kernel parameters ttm.pages_limit and amdgpu.gttsize.",
     "hipErrorInvalidImage": "Compile the code object for this device's arch (Runtime.device.arch).",
     "hipErrorNoBinaryForGpu": "Compile the code object for this device's arch (Runtime.device.arch).",
-    "hipErrorInvalidConfiguration": "Grid and block count from 1; a block has at most 1024 work-items, and no more than its kernel was compiled for "
-                                    "(KernelInfo.max_block).",
+    "hipErrorInvalidConfiguration": "Grid and block count from 1; a block has at most 1024 work-items, and no more than its kernel was "
+                                    "compiled for (KernelInfo.max_block).",
     "hipErrorInvalidHandle": "It was closed, or is another runtime's.",
     "hipErrorIllegalAddress": _FAILED_KERNEL,
     "hipErrorLaunchFailure": _FAILED_KERNEL,

@@ -65,7 +65,7 @@ class Llama(llama_cpp.Llama):
     @model_params.setter
     def model_params(self, value: llama_cpp.llama_model_params) -> None:
         if self._device_list is not None:
-            value.devices = ctypes.cast(self._device_list, ctypes.c_void_p)
+            value.devices = ctypes.cast(self._device_list, ctypes.c_void_p)  # type: ignore[assignment]  # declared as an array
         self._model_params = value
 
     def eval(self, tokens: Sequence[int]) -> None:
@@ -120,7 +120,7 @@ def check_model_file(path: str) -> None:
         raise ModelFileError(f"{path} is truncated: {len(head)} bytes are less than a GGUF header")
 
 
-def warn_of_cpu_work(model: ctypes.c_void_p, n_gpu_layers: int, splits: int) -> None:
+def warn_of_cpu_work(model: Any, n_gpu_layers: int, splits: int) -> None:
     """Warns if all layers of a model were given to the device and a context of it needs more than the two graph splits of one
     that computes there: the CPU looks up the tokens' embeddings, the device does the rest."""
     if splits > 2 and (n_gpu_layers < 0 or n_gpu_layers > llama_cpp.llama_model_n_layer(model)):
@@ -142,23 +142,23 @@ def load_error(path: str, error: str, reason: str) -> Exception:
     return ModelFileError(f"{error}: {reason}")
 
 
-def _checked(method: Callable) -> Callable:
+def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
     """Makes a method raise DeviceError after close(), where llama.cpp would use freed memory."""
     @functools.wraps(method)
-    def wrapped(self, *args, **kwargs):
+    def wrapped(self: Llama, *args: Any, **kwargs: Any) -> Any:
         if self._model.model is None:
             raise DeviceError("this Llama has been closed")
         return method(self, *args, **kwargs)
     return wrapped
 
 
-def _device_errors(method: Callable) -> Callable:
+def _device_errors(method: Callable[..., Any]) -> Callable[..., Any]:
     """Makes a method that decodes raise DeviceError when the device fails.
 
     Work runs behind llama_decode's back, and waiting for it returns nothing: a failure that comes late shows only in the
     plugin's count of errors."""
     @functools.wraps(method)
-    def wrapped(self, *args, **kwargs):
+    def wrapped(self: Llama, *args: Any, **kwargs: Any) -> Any:
         if self._backend != "strata-hip":
             return method(self, *args, **kwargs)
         with plugin.failures_raise(self._ctx.ctx):

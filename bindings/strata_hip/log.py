@@ -3,7 +3,7 @@ import contextlib
 import ctypes
 import re
 import threading
-from typing import Iterator, List, Optional
+from typing import Any, Iterator, List, Optional
 
 import llama_cpp
 
@@ -50,7 +50,7 @@ def captured(quiet: bool = False) -> Iterator[Log]:
         llama_cpp.llama_log_get(ctypes.byref(previous), ctypes.byref(user_data))
 
         @llama_cpp.llama_log_callback
-        def listen(level, text, _):
+        def listen(level: int, text: bytes, _: Any) -> None:
             log.add(level, text.decode("utf-8", "replace"))
             if previous and not quiet:
                 previous(level, text, user_data)

@@ -65,7 +65,8 @@ def _index(name: str, array: Any, dimensions: int, limit: int) -> np.ndarray:
 
 def _dimensions(name: str, shape: Tuple[int, ...], least: int, most: int) -> None:
     wanted = str(most) if least == most else f"{least} to {most}"
-    _require(least <= len(shape) <= most and 0 not in shape, f"{name}: {wanted} dimensions are needed and none may be 0; the shape is {shape}")
+    _require(least <= len(shape) <= most and 0 not in shape,
+             f"{name}: {wanted} dimensions are needed and none may be 0; the shape is {shape}")
 
 
 def _weights(name: str, data: Input, dimensions: Tuple[int, int]) -> Input:
@@ -157,13 +158,14 @@ def soft_max(x: Any, mask: Any = None, *, scale: float = 1.0, max_bias: float = 
     if mask is not None:
         mask = _float("mask", mask, 2)
         few, many = _full(mask.shape), _full(x.shape)
-        _require(few[2:] == many[2:] and many[0] % few[0] == 0 and many[1] % few[1] == 0, f"a mask of shape {mask.shape} does not fit x of {x.shape}")
+        _require(few[2:] == many[2:] and many[0] % few[0] == 0 and many[1] % few[1] == 0,
+                 f"a mask of shape {mask.shape} does not fit x of {x.shape}")
         inputs.append(mask)
     return _shaped(compute(lambda g, a, m=ffi.NULL: g.soft_max_ext(a, m, scale, max_bias), *inputs, device=device), x.shape)
 
 
-def flash_attn_ext(q: Any, k: Input, v: Input, mask: Any = None, *, scale: Optional[float] = None, max_bias: float = 0.0, logit_softcap: float = 0.0,
-                   device: Optional[str] = None) -> np.ndarray:
+def flash_attn_ext(q: Any, k: Input, v: Input, mask: Any = None, *, scale: Optional[float] = None, max_bias: float = 0.0,
+                   logit_softcap: float = 0.0, device: Optional[str] = None) -> np.ndarray:
     """softmax(scale * q @ k.T + mask) @ v for every head.
 
     q: (heads, n, d), or with a leading dimension of sequences, converted to float32. k: (kv_heads, m, d) and v: (kv_heads, m, dv), float16,
@@ -200,7 +202,8 @@ def get_rows(table: Input, indices: Any, *, device: Optional[str] = None) -> np.
 
 def gated_delta_net(q: Any, k: Any, v: Any, g: Any, beta: Any, state: Any, *, snapshots: int = 1,
                     device: Optional[str] = None) -> Tuple[np.ndarray, np.ndarray]:
-    """The recurrence of Qwen3.5's linear layers, token by token: state *= exp(g); state += beta * (v - state @ k) k^T; out = state @ q / sqrt(s).
+    """The recurrence of Qwen3.5's linear layers, token by token: state *= exp(g); state += beta * (v - state @ k) k^T;
+    out = state @ q / sqrt(s).
 
     q, k: (sequences, tokens, key heads, s), of unit length; v: (sequences, tokens, heads, s), heads a multiple of the key heads;
     g: (sequences, tokens, heads, 1) or with s in place of 1: the logarithm of the decay; beta: (sequences, tokens, heads, 1);
@@ -240,5 +243,6 @@ def mul(a: Any, b: Any, *, device: Optional[str] = None) -> np.ndarray:
 
 def _binary(name: str, a: Any, b: Any, device: Optional[str]) -> np.ndarray:
     a, b = _float("a", a), _float("b", b)
-    _require(all(many % few == 0 for many, few in zip(_full(a.shape), _full(b.shape))), f"b of shape {b.shape} cannot be repeated to a's {a.shape}")
+    _require(all(many % few == 0 for many, few in zip(_full(a.shape), _full(b.shape))),
+             f"b of shape {b.shape} cannot be repeated to a's {a.shape}")
     return _shaped(compute(lambda g, x, y: getattr(g, name)(x, y), a, b, device=device), a.shape)

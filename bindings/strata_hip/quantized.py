@@ -32,8 +32,8 @@ def quantize(values: ArrayLike, type: str) -> np.ndarray:
     rows = array.size // row
     raw = np.empty((rows, lib.ggml_row_size(TYPES[type], row)), np.uint8)
     importance = ffi.new("float[]", [1.0] * row) if lib.ggml_quantize_requires_imatrix(TYPES[type]) else ffi.NULL
-    written = lib.ggml_quantize_chunk(TYPES[type], ffi.cast("float *", array.ctypes.data), ffi.cast("void *", raw.ctypes.data), 0, rows, row,
-                                      importance)
+    written = lib.ggml_quantize_chunk(TYPES[type], ffi.cast("float *", array.ctypes.data), ffi.cast("void *", raw.ctypes.data), 0, rows,
+                                      row, importance)
     assert written == raw.nbytes
     return raw.reshape(*array.shape[:-1], -1)
 

@@ -70,19 +70,20 @@ def continue_text(llm: Llama, prompt: str, options: argparse.Namespace, sampling
     if sampling["max_tokens"] == 0:  # llama_cpp takes it for no limit
         print()
         return
-    show(chunk["choices"][0]["text"] for chunk in llm(prompt, stream=True, **sampling))
+    chunks: Any = llm(prompt, stream=True, **sampling)
+    show(chunk["choices"][0]["text"] for chunk in chunks)
 
 
 def converse(llm: Llama, prompt: str, options: argparse.Namespace, sampling: Dict[str, Any]) -> None:
     """Answers `prompt`; on a terminal, what the user says after it too."""
     if sampling["max_tokens"] == 0:  # llama_cpp takes it for no limit
         return
-    messages: List[Dict[str, str]] = []
+    messages: List[Any] = []
     if options.system_prompt:
         messages.append({"role": "system", "content": options.system_prompt})
     while True:
         messages.append({"role": "user", "content": prompt})
-        chunks = llm.create_chat_completion(messages=messages, stream=True, **sampling)
+        chunks: Any = llm.create_chat_completion(messages=messages, stream=True, **sampling)
         answer = show(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks)
         messages.append({"role": "assistant", "content": answer})
         if options.single_turn or not (sys.stdin.isatty() and sys.stdout.isatty()):

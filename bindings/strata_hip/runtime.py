@@ -34,8 +34,8 @@ from .code_object import Argument, KernelInfo, read_kernels
 from .errors import ArgumentError, DeviceError
 from .hip_library import DEVICE_TO_HOST, DISABLE_TIMING, HOST_TO_DEVICE, NON_BLOCKING, NOT_READY, HipError, HipMemoryError, Library
 
-__all__ = ["Argument", "Array", "Device", "Event", "HipError", "HipMemoryError", "Kernel", "KernelInfo", "Module", "Runtime", "Stream", "open",
-           "read_kernels"]
+__all__ = ["Argument", "Array", "Device", "Event", "HipError", "HipMemoryError", "Kernel", "KernelInfo", "Module", "Runtime", "Stream",
+           "open", "read_kernels"]
 
 Size = Union[int, Sequence[int]]
 """A grid or a block: x, (x, y) or (x, y, z)."""
@@ -336,7 +336,8 @@ class Module(_Owned):
     def __getitem__(self, name: str) -> "Kernel":
         """Raises ArgumentError: no such kernel."""
         if name not in self.kernels:
-            raise ArgumentError(f"the code object has no kernel {name!r}, but {', '.join(self.kernels) or 'none'}; extern \"C\" keeps a name plain")
+            raise ArgumentError(f"the code object has no kernel {name!r}, but {', '.join(self.kernels) or 'none'}; extern \"C\" keeps a name "
+                                "plain")
         return Kernel(self, self.kernels[name])
 
     def __iter__(self) -> Iterator[str]:

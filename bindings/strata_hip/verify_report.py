@@ -125,7 +125,7 @@ def markdown(report: Report, out: TextIO) -> None:
     if report.passed:
         show(f"The output is right: {checks} checks inside the bounds.")
     else:
-        bad = sum(bool(each.failures) for each in (*report.accuracy, *report.sameness))
+        bad = sum(bool(each.failures) for each in report.accuracy) + sum(bool(each.failures) for each in report.sameness)
         show(f"The output is WRONG: {bad} of {checks} checks are outside the bounds.")
 
 
