@@ -192,8 +192,11 @@ bool every_outer_source(const fusion_match & match, const ggml_tensor * node, co
     return true;
 }
 
+/// The place of the node that computes `source`, or -1 if it was there before.
+int writer(const graph_index & graph, const ggml_tensor * source) { return graph.find(is_empty_op(source->op) ? owner_of(source) : source); }
+
 /// The kernels read operands and write results in no particular order.
-bool operands_survive(const fusion_match & match) {
+bool operands_survive(const graph_index & graph, const fusion_match & match) {
     const bool anywhere = match.pattern->reads_first != nullptr && match.pattern->reads_first(match);
     for (const ggml_tensor * result : match.written) {
         const range written(result);
@@ -215,8 +218,10 @@ bool operands_survive(const fusion_match & match) {
     // What would have been read after a step had written over it.
     for (std::size_t i = 0; i < match.nodes.size(); ++i) {
         const range made(match.nodes[i]);
+        const int place = graph.find(match.nodes[i]);
+        const auto intact = [&](const ggml_tensor * source) { return writer(graph, source) > place || !made.overlaps(range(source)); };
         for (std::size_t later = i + 1; later < match.nodes.size(); ++later) {
-            if (!every_outer_source(match, match.nodes[later], [&](const ggml_tensor * source) { return !made.overlaps(range(source)); })) {
+            if (!every_outer_source(match, match.nodes[later], intact)) {
                 return false;
             }
         }
@@ -301,7 +306,7 @@ std::vector<fusion_match> find_fusions(const fusion_target & target, const ggml_
                 match.place() != i || !uses_allow(index, match) || !pattern->guard(target, match)) {
                 continue;
             }
-            if (stage == fusion_stage::compute && !(operands_survive(match) && can_wait(index, match, places))) {
+            if (stage == fusion_stage::compute && !(operands_survive(index, match) && can_wait(index, match, places))) {
                 continue;
             }
             for (const int place : match.taken) {

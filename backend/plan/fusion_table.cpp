@@ -7,6 +7,7 @@ extern const fusion_pattern router_fusion;             // fuse_moe.cpp
 extern const fusion_pattern expert_sum_fusion;         // fuse_moe.cpp
 extern const fusion_pattern shared_gate_sum_fusion;    // fuse_moe.cpp
 extern const fusion_pattern shared_gate_fusion;        // fuse_moe.cpp
+extern const fusion_pattern delta_net_decode_fusion;   // fuse_delta_net_decode.cpp
 extern const fusion_pattern delta_net_gates_fusion;    // fuse_delta_net.cpp
 extern const fusion_pattern norm_rope_cache_fusion;    // fuse_rope.cpp
 extern const fusion_pattern norm_rope_fusion;          // fuse_rope.cpp
@@ -28,6 +29,7 @@ const std::vector<const fusion_pattern *> & fusion_table() {
         &product_glu_fusion,
         &router_fusion,
         &expert_sum_fusion,
+        &delta_net_decode_fusion,
         &delta_net_gates_fusion,
         &norm_rope_cache_fusion,
         &norm_rope_fusion,

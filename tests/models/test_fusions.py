@@ -17,8 +17,8 @@ ARCHITECTURES = ["llama-dense", "llama-moe", "qwen3-dense", "qwen3moe-moe", "gem
 TYPES = ["q8_0", "q4_K"]
 
 # Which fusions a decode of the toys must meet, so that none is lost unseen.
-LINEAR = {"add_rms_norm_mul", "gated_rms_norm", "rms_norm_mul", "rms_norm_scale", "delta_net_gates", "rms_norm_mul_rope",
-          "rms_norm_mul_rope_set_rows", "shared_q8_1"}
+LINEAR = {"add_rms_norm_mul", "rms_norm_mul", "delta_net_gates", "delta_net_decode", "rms_norm_mul_rope", "rms_norm_mul_rope_set_rows",
+          "shared_q8_1"}
 DECODED = {
     "qwen35": LINEAR | {"mul_mat_glu"},
     "qwen35moe": LINEAR | {"mul_mat_glu", "mul_mat_id_glu", "top_k_router", "expert_sum", "shared_expert_gate"},

@@ -3,6 +3,7 @@ refused where they must be. What a fusion leaves out is NaN beforehand, so a rea
 import numpy as np
 import pytest
 
+from support.delta_net_layer import Layer
 from support.fusions import MEMORY, compute, counted, fusions, names, switches
 from support.ggml import PluginError, device, ffi, last_error, lib
 from support.ops import QUANTIZED_TYPES, Graph, Quantized, new_rng, random_blocks
@@ -278,6 +279,8 @@ def cases():
         inputs = [normal(heads, k), normal(heads, k), normal(heads), normal(heads), normal(tokens, k)]
         yield f"gates-{heads}-{k}", delta_net_gates, inputs, {"delta_net_gates": 1}
         yield f"gates-beta-first-{heads}-{k}", lambda *x: delta_net_gates(*x, beta_first=True), inputs, {"delta_net_gates": 1}
+    layer = Layer(size=64)   # more of them: test_fusions_delta_net.py
+    yield "delta-net-decode", layer.build, [lambda rng, i=i: layer.inputs(rng)[i] for i in range(9)], {"delta_net_decode": 1}
     for n, heads, dims, tokens in ((64, 1, 64, 1), (128, 9, 128, 3), (256, 16, 64, 1), (80, 5, 20, 7), (4, 3, 4, 2), (512, 2, 512, 2), (100, 8, 50, 1)):
         inputs = [normal(tokens, heads, n), normal(n), numbers(4096, tokens)]
         cache = [numbers(2 * tokens, tokens, np.int64, distinct=True), lambda rng, shape=(2 * tokens, heads * n): rng.standard_normal(shape).astype(np.float16)]

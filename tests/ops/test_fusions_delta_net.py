@@ -1,0 +1,196 @@
+"""The fused decode of a delta net's layer: bit for bit what a launch for each node gives, the states in their places, refused where it must be."""
+import dataclasses
+
+import numpy as np
+import pytest
+
+from support.delta_net_layer import Layer, as_output
+from support.fusions import MEMORY, compute, counted, fusions
+from support.ggml import lib
+from support.ops import Graph, new_rng, nmse
+
+FUSED = {"delta_net_decode": 1}
+LIMIT = 1e-11
+
+LAYERS = {
+    "one": Layer(),
+    "35B-A3B": Layer(heads=32, key_heads=16, cells=2),
+    "size-64": Layer(size=64, heads=6, key_heads=3),
+    "one-head": Layer(size=64, heads=1, key_heads=1, cells=1, first=0),
+    "as-many-keys": Layer(heads=2),
+    "from-elsewhere": Layer(rows=(4,)),
+    "neighbours": Layer(size=64, heads=6, key_heads=2, neighbours=True, tokens=2, sequences=2),
+    "snapshots-of-one-token": Layer(snapshots=4),
+    "from-a-snapshot": Layer(snapshots=3, rows=(2 * 5 + 1,)),
+    "sequences": Layer(sequences=4),
+    "sequences-from-elsewhere": Layer(sequences=2, rows=(0, 4)),
+    "sequences-swapped": Layer(sequences=2, rows=(2, 1)),
+    "sequences-shifted": Layer(size=64, sequences=4, rows=(4, 1, 2, 3)),
+    "sequences-of-one": Layer(size=64, sequences=3, rows=(2, 2, 2)),
+    "sequences-partly-elsewhere": Layer(size=64, sequences=3, rows=(1, 0, 2)),
+    "sequences-from-snapshots": Layer(size=64, sequences=3, tokens=3, snapshots=3, rows=(5 + 1, 2, 2 * 5 + 3)),
+    "sequences-from-others-snapshots": Layer(size=64, sequences=2, tokens=2, snapshots=2, rows=(5 + 2, 1)),
+    "many-sequences": Layer(size=64, heads=1, key_heads=1, sequences=64, cells=66),
+    **{f"verify-{tokens}-{snapshots}": Layer(size=64, tokens=tokens, snapshots=snapshots) for tokens in (2, 3, 5, 8) for snapshots in (1, 2, 4, 9)},
+    "verify-sequences": Layer(tokens=4, sequences=3, snapshots=4),
+}
+
+
+@pytest.mark.parametrize("memory", MEMORY)
+@pytest.mark.parametrize("name", list(LAYERS))
+def test_bits(name, memory):
+    layer = LAYERS[name]
+    inputs = layer.inputs(new_rng())
+    wanted, applied = compute(layer.build, inputs, fused=False)
+    assert not applied
+    got, applied = compute(layer.build, inputs, memory)
+    assert got == wanted
+    if memory != "packed":  # where what the allocator did may forbid it
+        assert applied == FUSED
+
+
+@pytest.mark.parametrize("name", ["35B-A3B", "neighbours", "sequences-swapped", "verify-5-4", "verify-sequences"])
+def test_values(name):
+    """Against float64: the result and each snapshot."""
+    layer = LAYERS[name]
+    inputs = layer.inputs(new_rng())
+    with Graph() as g, counted() as applied:
+        *_, states, out = g.run(*layer.build(g, *[g.input(data) for data in inputs]))
+    assert applied == FUSED
+    wanted, kept = layer.expected(*inputs)
+    assert nmse(out.reshape(wanted.shape), wanted) < LIMIT
+    for got, state in zip(states.reshape(-1, *kept[0].shape), kept, strict=True):
+        assert nmse(got, state) < LIMIT
+
+
+def test_first_token():
+    """The state is set to zero between what was gathered first and where it is read."""
+    layer = Layer(rows=(3,))
+    zero = lambda g, states: g.scale_inplace(g.view_1d(states, layer.state, 3 * states.nb[1]), 0.0)
+    build = lambda *tensors: layer.build(*tensors, between=zero)
+    inputs = layer.inputs(new_rng())
+    wanted, _ = compute(build, inputs, fused=False)
+    got, applied = compute(build, inputs)
+    assert got == wanted and applied == FUSED
+
+
+@pytest.mark.full
+def test_offsets_beyond_2_gib():
+    """The rows of states that are read and written lie 2 GiB apart."""
+    layer = Layer(size=64, heads=1, key_heads=1, cells=140_000, first=139_990, rows=(139_000,))
+    small = dataclasses.replace(layer, cells=2, first=0, rows=(1,))
+    inputs = small.inputs(new_rng())
+    wanted, _ = compute(small.build, inputs, fused=False)
+    with Graph() as g:
+        caches = [g.tensor([data.shape[1], layer.cells]) for data in inputs[:2]]
+        tensors = [g.input(data) for data in (inputs[0], inputs[1], layer.sources, *inputs[3:])]
+        filled = [g.cpy(g.view_1d(data, cache.ne[0], data.nb[1]), g.view_1d(cache, cache.ne[0], layer.rows[0] * cache.nb[1]))
+                  for data, cache in zip(tensors, caches)]
+        outputs = layer.build(g, *caches, *tensors[2:])
+        with counted() as applied:
+            g.run(*filled, *outputs)
+        assert [g.raw(tensor).tobytes() for tensor in outputs] == wanted and applied == FUSED
+
+
+# --- graphs in which the fusion would go wrong -----------------------------------------------------------------------------------------
+
+def changed(name, function, layer=Layer(size=64)):
+    return layer, lambda *tensors: layer.build(*tensors, change={name: function})
+
+
+def read_elsewhere(name, layer=Layer(size=64)):
+    """A node has a second reader."""
+    def build(g, *tensors):
+        seen = []
+        outputs = layer.build(g, *tensors, change={name: lambda g, tensor: seen.append(tensor) or tensor})
+        return *outputs, g.sqr(seen[0])
+    return layer, build
+
+
+def one_key(layer=Layer(size=64)):
+    """q is k."""
+    def build(g, *tensors):
+        keys = []
+        return layer.build(g, *tensors, change={"q": lambda g, q: keys.append(q) or q, "k": lambda g, k: keys[0]})
+    return layer, build
+
+
+def overwritten_states(layer=Layer(size=64)):
+    """The row of states is written over after it was gathered, as with the cells of sequences that are not computed."""
+    def build(g, inputs, states, *tensors):
+        gathered = []
+        *copies, kept, out = layer.build(g, inputs, states, *tensors, change={"states": lambda g, tensor: gathered.append(tensor) or tensor})
+        row = lambda n: g.view_1d(states, layer.state, n * states.nb[1])
+        return *copies, gathered[0], g.cpy(row(layer.first + 1), row(layer.first)), kept, out
+    return layer, build
+
+
+def overwritten_inputs(layer=Layer(size=64)):
+    """The row of inputs is written over after it was gathered."""
+    def build(g, inputs, *tensors):
+        row = g.view_1d(inputs, inputs.ne[0], layer.first * inputs.nb[1])
+        return layer.build(g, inputs, *tensors, between=lambda g, states: g.scale_inplace(row, 3.0))
+    return layer, build
+
+
+def into_other_cache(layer=Layer(size=64)):
+    """The new state goes elsewhere."""
+    def build(g, *tensors):
+        other = g.tensor([layer.state, layer.cells])
+        return layer.build(g, *tensors, change={"target": lambda g, view: g.view_3d(other, layer.state, 1, 1, other.nb[1], other.nb[1], 0)})
+    return layer, build
+
+
+REFUSALS = {
+    "nine-tokens": (Layer(size=64, tokens=9), Layer(size=64, tokens=9).build),
+    "many-sequences": (Layer(size=64, heads=1, key_heads=1, sequences=65, cells=66), Layer(size=64, heads=1, key_heads=1, sequences=65, cells=66).build),
+    "size-32": (Layer(size=32), Layer(size=32).build),
+    **{f"{name}-is-output": changed(name, as_output) for name in ("inputs", "concat", "conv", "activated", "q", "states", "delta", "normed")},
+    **{f"{name}-read-elsewhere": read_elsewhere(name) for name in ("inputs", "concat", "conv", "activated", "k", "v", "states", "delta", "normed")},
+    "one-key": one_key(),
+    "values-in-other-place": changed("v", lambda g, v: g.cont(v)),
+    "overwritten-inputs": overwritten_inputs(),
+    "overwritten-states": overwritten_states(),
+    "into-other-cache": into_other_cache(),
+}
+
+
+@pytest.mark.parametrize("name", list(REFUSALS))
+def test_refused(name):
+    layer, build = REFUSALS[name]
+    inputs = layer.inputs(new_rng())
+    wanted, _ = compute(build, inputs, fused=False)
+    got, applied = compute(build, inputs)
+    assert got == wanted and "delta_net_decode" not in applied
+
+
+def test_refused_with_a_decay_an_element():
+    """KDA."""
+    layer = Layer(size=64)
+    inputs = layer.inputs(new_rng())
+    inputs[5] = np.repeat(inputs[5], layer.size, axis=3)
+    wanted, _ = compute(layer.build, inputs, fused=False)
+    got, applied = compute(layer.build, inputs)
+    assert got == wanted and "delta_net_decode" not in applied
+
+
+@pytest.mark.parametrize("operand", [3, 5, 8])
+def test_result_over_operand(operand):
+    """The allocator gave the result the memory of x, of the decay or of the gate."""
+    layer = Layer(size=64, heads=4, key_heads=2)
+    inputs = layer.inputs(np.random.default_rng(3))
+
+    def run(fused):
+        with fusions(fused), Graph() as g:
+            tensors = [g.input(data) for data in inputs]
+            outputs = layer.build(g, *tensors)
+            graph = g.graph(*outputs)
+            g.allocate()
+            outputs[-1].data = tensors[operand].data
+            with counted() as applied:
+                assert lib.ggml_backend_graph_compute(g.backend, graph) == lib.GGML_STATUS_SUCCESS
+            return [g.raw(tensor).tobytes() for tensor in outputs], applied
+
+    wanted, _ = run(False)
+    got, applied = run(True)
+    assert got == wanted and "delta_net_decode" not in applied
