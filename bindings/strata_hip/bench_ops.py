@@ -18,76 +18,34 @@ import sys
 import tempfile
 from typing import Any, Callable, Dict, List, Optional, Sequence, TextIO
 
-import cffi
 import numpy as np
 
 from . import models, plugin
 from .errors import StrataError
+from .ggml import TYPES, ffi, lib
+from .quantized import quantize
 
 BACKENDS = {"stock": "ROCm0", "ours": "STRATA0"}
 LINE = 128  # bytes of a line of the device's caches
-
-_ffi = cffi.FFI()
-_ffi.cdef("""
-    struct ggml_init_params { size_t mem_size; void * mem_buffer; bool no_alloc; };
-    void * ggml_init(struct ggml_init_params params);
-    void ggml_free(void * ctx);
-    void * ggml_new_tensor_4d(void * ctx, int type, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3);
-    void * ggml_view_1d(void * ctx, void * a, int64_t ne0, size_t offset);
-    const char * ggml_type_name(int type);
-    int64_t ggml_blck_size(int type);
-    size_t ggml_row_size(int type, int64_t ne);
-    size_t ggml_nbytes(void * tensor);
-    size_t ggml_quantize_chunk(int type, const float * src, void * dst, int64_t start, int64_t nrows, int64_t n_per_row, const float * imatrix);
-    void * ggml_mul_mat(void * ctx, void * a, void * b);
-    void * ggml_mul_mat_id(void * ctx, void * as, void * b, void * ids);
-    void * ggml_flash_attn_ext(void * ctx, void * q, void * k, void * v, void * mask, float scale, float max_bias, float logit_softcap);
-    void * ggml_gated_delta_net(void * ctx, void * q, void * k, void * v, void * g, void * beta, void * state, int64_t snapshots);
-    void * ggml_ssm_conv(void * ctx, void * sx, void * c);
-    void * ggml_rms_norm(void * ctx, void * a, float eps);
-    void * ggml_l2_norm(void * ctx, void * a, float eps);
-    void * ggml_norm(void * ctx, void * a, float eps);
-    void * ggml_add(void * ctx, void * a, void * b);
-    void * ggml_mul(void * ctx, void * a, void * b);
-    void * ggml_swiglu_split(void * ctx, void * a, void * b);
-    void * ggml_soft_max_ext(void * ctx, void * a, void * mask, float scale, float max_bias);
-    void * ggml_argsort(void * ctx, void * a, int order);
-    void * ggml_rope_ext(void * ctx, void * a, void * b, void * c, int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale,
-                         float ext_factor, float attn_factor, float beta_fast, float beta_slow);
-    void * ggml_get_rows(void * ctx, void * a, void * b);
-    void * ggml_set_rows(void * ctx, void * a, void * b, void * c);
-    void * ggml_new_graph(void * ctx);
-    void ggml_build_forward_expand(void * graph, void * tensor);
-    void * ggml_backend_dev_init(void * device, const char * params);
-    void * ggml_backend_alloc_ctx_tensors(void * ctx, void * backend);
-    void ggml_backend_buffer_free(void * buffer);
-    void ggml_backend_tensor_set(void * tensor, const void * data, size_t offset, size_t size);
-    void ggml_backend_tensor_get(const void * tensor, void * data, size_t offset, size_t size);
-    bool ggml_backend_supports_op(void * backend, const void * op);
-    int ggml_backend_graph_compute(void * backend, void * graph);
-    void ggml_backend_synchronize(void * backend);
-""")
-_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "q4_K": 12, "q5_K": 13, "q6_K": 14, "iq2_s": 22, "iq3_xxs": 18, "i32": 26, "i64": 27,
-          "bf16": 30}
 
 
 class Builder:
     """Makes the tensors of a case, and remembers how those that are inputs are filled."""
 
-    def __init__(self, base: Any, ctx: Any):
-        self.base, self.ctx = base, ctx
+    def __init__(self, ctx: Any):
+        self.ctx = ctx
         self.inputs: List[Any] = []
 
     def tensor(self, type: str, *ne: int, fill: Optional[Callable[[np.random.Generator], np.ndarray]] = None) -> Any:
         """An input; float values unless `fill` gives others."""
         full = [*ne, 1, 1, 1][:4]
-        made = self.base.ggml_new_tensor_4d(self.ctx, _TYPES[type], *full)
+        made = lib.ggml_new_tensor_4d(self.ctx, TYPES[type], *full)
         self.inputs.append((made, type, full, fill))
         return made
 
     def __getattr__(self, name: str) -> Any:
         """g.mul_mat(a, b) is ggml_mul_mat(ctx, a, b)."""
-        function = getattr(self.base, f"ggml_{name}")
+        function = getattr(lib, f"ggml_{name}")
         return lambda *arguments: function(self.ctx, *arguments)
 
 
@@ -153,7 +111,7 @@ def _rows(op: str, make: Callable[..., Any], width: int, rows: int, inputs: int 
 def _rope(size: int, heads: int, tokens: int) -> Case:
     def build(g: Builder) -> Any:
         positions = g.tensor("i32", tokens, fill=lambda rng: np.arange(tokens, dtype=np.int32))
-        return g.rope_ext(g.tensor("f32", size, heads, tokens), positions, _ffi.NULL, size, 2, 0, 10000.0, 1.0, 0.0, 1.0, 32.0, 1.0)
+        return g.rope_ext(g.tensor("f32", size, heads, tokens), positions, ffi.NULL, size, 2, 0, 10000.0, 1.0, 0.0, 1.0, 32.0, 1.0)
     return Case("ROPE", f"neox D={size}, {heads} heads, {tokens} tok", build, size * heads * tokens / 1e5)
 
 
@@ -193,7 +151,7 @@ def cases() -> List[Case]:
             _rows("ADD", lambda g, a, b: g.add(a, b), 2048, rows, 2),
             _rows("MUL", lambda g, a, b: g.mul(a, b), 2048, rows, 2),
             _rows("SWIGLU", lambda g, a, b: g.swiglu_split(a, b), 2048, rows, 2),
-            _rows("SOFT_MAX", lambda g, a: g.soft_max_ext(a, _ffi.NULL, 1.0, 0.0), 256, rows),
+            _rows("SOFT_MAX", lambda g, a: g.soft_max_ext(a, ffi.NULL, 1.0, 0.0), 256, rows),
             _rows("ARGSORT", lambda g, a: g.argsort(a, 1), 256, rows),
             _rope(128, 16, rows),
             _get_rows("q6_K", 2048, 4096, rows),
@@ -229,7 +187,6 @@ class _Process:
         self.emulator = ctypes.CDLL(str(emulator), mode=ctypes.RTLD_GLOBAL)  # stock's open symbols are found in it
         self.emulator.strata_emulator_blas_calls.restype = ctypes.c_uint64
         plugin.load("emulator")
-        self.base = _ffi.dlopen("libggml-base.so.0")
         if not plugin.ggml().ggml_backend_load(os.fsencode(stock)):
             raise StrataError(f"ggml does not load {stock}")
         devices = {plugin.ggml_base().ggml_backend_dev_name(device).decode(): device for device in plugin.all_devices()}
@@ -237,7 +194,7 @@ class _Process:
         for name, device in BACKENDS.items():
             if device not in devices:
                 raise StrataError(f"no device {device}, but {', '.join(devices)}")
-            self.backends[name] = self.base.ggml_backend_dev_init(_ffi.cast("void *", devices[device]), _ffi.NULL)
+            self.backends[name] = lib.ggml_backend_dev_init(ffi.cast("ggml_backend_dev_t", devices[device]), ffi.NULL)
 
     def position(self) -> Dict[str, int]:
         counters = (ctypes.c_uint64 * 3)()
@@ -253,43 +210,37 @@ class _Process:
         else:
             # Some rows, repeated: quantizing all of a large matrix takes longer than multiplying with it.
             some = min(rows, 64)
-            values = rng.standard_normal((some, ne[0]), np.float32)
-            block = np.empty((some, self.base.ggml_row_size(_TYPES[type], ne[0])), np.uint8)
-            matrix = np.ones(ne[0], np.float32)
-            self.base.ggml_quantize_chunk(_TYPES[type], _ffi.cast("float *", values.ctypes.data), _ffi.cast("void *", block.ctypes.data), 0,
-                                          some, ne[0], _ffi.cast("float *", matrix.ctypes.data))
+            block = quantize(rng.standard_normal((some, ne[0]), np.float32), type)
             data = np.resize(block, (rows, block.shape[1]))
-        size = self.base.ggml_nbytes(tensor)
+        size = lib.ggml_nbytes(tensor)
         if data.nbytes != size:
             raise StrataError(f"{data.nbytes} bytes for a tensor of {size}")
-        self.base.ggml_backend_tensor_set(tensor, _ffi.cast("void *", data.ctypes.data), 0, size)
+        lib.ggml_backend_tensor_set(tensor, ffi.cast("void *", data.ctypes.data), 0, size)
 
     def run(self, case: Case, backend: Any) -> Optional[Dict[str, Any]]:
         """Which launches the case took, and its result; None if the backend does not compute it."""
-        base = self.base
-        parameters = _ffi.new("struct ggml_init_params *", {"mem_size": 1 << 20, "no_alloc": True})
-        ctx = base.ggml_init(parameters[0])
-        builder = Builder(base, ctx)
+        ctx = lib.ggml_init({"mem_size": 1 << 20, "mem_buffer": ffi.NULL, "no_alloc": True})
+        builder = Builder(ctx)
         result = case.build(builder)
-        if not base.ggml_backend_supports_op(backend, result):
-            base.ggml_free(ctx)
+        if not lib.ggml_backend_supports_op(backend, result):
+            lib.ggml_free(ctx)
             return None
-        graph = base.ggml_new_graph(ctx)
-        base.ggml_build_forward_expand(graph, result)
-        buffer = base.ggml_backend_alloc_ctx_tensors(ctx, backend)
+        graph = lib.ggml_new_graph(ctx)
+        lib.ggml_build_forward_expand(graph, result)
+        buffer = lib.ggml_backend_alloc_ctx_tensors(ctx, backend)
         rng = np.random.default_rng(7)
         for tensor, type, ne, fill in builder.inputs:
             self.fill(tensor, type, ne, fill, rng)
-        base.ggml_backend_synchronize(backend)
+        lib.ggml_backend_synchronize(backend)
         before = self.position()
-        if base.ggml_backend_graph_compute(backend, graph) != 0:
+        if lib.ggml_backend_graph_compute(backend, graph) != 0:
             raise StrataError(f"{case.name} failed")
-        base.ggml_backend_synchronize(backend)
+        lib.ggml_backend_synchronize(backend)
         after = self.position()
-        output = np.empty(base.ggml_nbytes(result) // 4, np.float32)
-        base.ggml_backend_tensor_get(result, _ffi.cast("void *", output.ctypes.data), 0, output.nbytes)
-        base.ggml_backend_buffer_free(buffer)
-        base.ggml_free(ctx)
+        output = np.empty(lib.ggml_nbytes(result) // 4, np.float32)
+        lib.ggml_backend_tensor_get(result, ffi.cast("void *", output.ctypes.data), 0, output.nbytes)
+        lib.ggml_backend_buffer_free(buffer)
+        lib.ggml_free(ctx)
         return {"first": before["launches"], "last": after["launches"], "blas": after["blas"] - before["blas"], "output": output}
 
 
