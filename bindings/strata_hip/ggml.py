@@ -11,12 +11,13 @@ import cffi
 
 from . import plugin
 from .errors import DeviceError
+from .locations import library_folder
 
 DECLARATIONS = "ggml_declarations.h"
 
 
 def _declarations() -> str:
-    path = plugin.library_folder() / DECLARATIONS
+    path = library_folder() / DECLARATIONS
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -35,4 +36,4 @@ TYPES: Dict[str, int] = {ffi.string(lib.ggml_type_name(i)).decode(): i for i in 
 @functools.cache
 def plugin_functions() -> Any:
     """The plugin's own C functions (backend/strata_hip.h); the plugin must have been loaded."""
-    return ffi.dlopen(os.fspath(plugin.library_folder() / plugin.PLUGIN))
+    return ffi.dlopen(os.fspath(library_folder() / plugin.PLUGIN))
