@@ -188,11 +188,11 @@ class Runtime(_Closing):
 class _Owned(_Closing):
     """A handle of the runtime's that is given back once."""
 
-    def __init__(self, runtime: Runtime, handle: int, give_back: str):
-        """give_back: the function that takes the handle."""
+    def __init__(self, runtime: Runtime, handle: int, give_back: str, in_use: bool = False):
+        """give_back: the function that takes the handle. in_use: it does not wait for queued work that uses what it gives back."""
         self.runtime = runtime
         self._handle = handle
-        self._give_back = weakref.finalize(self, _quietly, runtime.library, runtime.device.index, give_back, handle)
+        self._give_back = weakref.finalize(self, _give_back, runtime.library, runtime.device.index, give_back, handle, in_use)
         runtime._owned.add(self)
 
     @property
@@ -211,10 +211,14 @@ class _Owned(_Closing):
         self._give_back()
 
 
-def _quietly(library: Library, device: int, function: str, handle: int) -> None:
+def _give_back(library: Library, device: int, function: str, handle: int, wait: bool) -> None:
     """Gives a handle back. What fails then is work that was queued before, and that is told to whoever waits for it."""
     with contextlib.suppress(HipError):
         library.call("hipSetDevice", device)
+    if wait:
+        with contextlib.suppress(HipError):
+            library.call("hipDeviceSynchronize")
+    with contextlib.suppress(HipError):
         library.call(function, handle)
 
 
@@ -331,7 +335,7 @@ class Module(_Owned):
         self.kernels: Dict[str, KernelInfo] = read_kernels(image)
         self._image = image  # HIP may read it as long as the module is loaded
         runtime._activate()
-        super().__init__(runtime, runtime.library.load(image), "hipModuleUnload")
+        super().__init__(runtime, runtime.library.load(image), "hipModuleUnload", in_use=True)
 
     def __getitem__(self, name: str) -> "Kernel":
         """Raises ArgumentError: no such kernel."""

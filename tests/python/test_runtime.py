@@ -218,6 +218,16 @@ def test_nothing_leaks(image):
         gpu.close()
 
 
+def test_what_is_forgotten_while_it_runs(gpu, image):
+    """Module, kernel and array of a launch that has just been queued."""
+    out = gpu.empty(1, np.uint32)
+    with gpu.stream() as stream:
+        gpu.load(image)["spin"].launch(1, 32, out, 200_000, stream=stream)
+        gpu.load(image)["spin"].launch(1, 32, gpu.empty(1, np.uint32), 200_000, stream=stream)
+        gc.collect()
+        assert out.download(stream)[0] & 1
+
+
 def test_closed_modules_launch_nothing(gpu, image):
     with gpu.load(image) as module:
         kernel = module["scale"]
