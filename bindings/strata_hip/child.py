@@ -1,5 +1,4 @@
 """A long-lived program of llama.cpp that this process stands for: its device, its signals, its exit code, and when it is ready."""
-import collections
 import contextlib
 import ctypes
 import json
@@ -8,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence, Set
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set
 
 import psutil
 
@@ -18,6 +17,7 @@ from .errors import DeviceError, StrataError
 DEVICE = "STRATA0"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 LAST_LINES = 12
+KEPT_BYTES = 1 << 14
 _PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 
 
@@ -74,20 +74,21 @@ def run(command: List[str], environment: Dict[str, str], ready: Callable[[int], 
                                    preexec_fn=lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL))
     except OSError as error:
         raise StrataError(f"{command[0]} cannot be started: {error.strerror}") from None
-    last: Deque[str] = collections.deque(maxlen=LAST_LINES)
+    said = bytearray()
     with _passing_signals_on(process) as passed_on:
-        reader = threading.Thread(target=_pass_on, args=(process, last))
+        reader = threading.Thread(target=_pass_on, args=(process, said), daemon=True)
         reader.start()
         told = None
         while process.poll() is None:
             told = told or _tell(name, ready(process.pid))
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(None if told else 0.1)
-        reader.join()
+        reader.join(5)  # a process that it has started may hold the other end for longer
     code = process.returncode
     if code != 0 and not told and -code not in passed_on:
         how = f"with exit code {code}" if code > 0 else f"by {signal.Signals(-code).name}"
-        print(f"strata-hip: {name} ended {how} before it was ready; its last lines:\n{''.join(last).rstrip()}", file=sys.stderr)
+        last = said.decode("utf-8", "replace").splitlines()[-LAST_LINES:]
+        print(f"strata-hip: {name} ended {how} before it was ready; its last lines:", *last, sep="\n", file=sys.stderr)
     return code if code >= 0 else 128 - code
 
 
@@ -97,13 +98,14 @@ def _tell(name: str, what: Optional[str]) -> Optional[str]:
     return what
 
 
-def _pass_on(process: "subprocess.Popen[bytes]", last: Deque[str]) -> None:
-    """The program's stderr goes to ours, and its last lines are kept."""
+def _pass_on(process: "subprocess.Popen[bytes]", said: bytearray) -> None:
+    """The program's stderr goes to ours as it comes, also what is no line yet; its end is kept in `said`."""
     assert process.stderr
-    for line in process.stderr:
-        last.append(line.decode("utf-8", "replace"))
+    while some := os.read(process.stderr.fileno(), 1 << 16):
+        said += some
+        del said[:-KEPT_BYTES]
         with contextlib.suppress(OSError):  # nobody reads ours any more; the program goes on
-            sys.stderr.buffer.write(line)
+            sys.stderr.buffer.write(some)
             sys.stderr.buffer.flush()
 
 

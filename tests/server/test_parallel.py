@@ -53,7 +53,7 @@ def test_anchor_after_many(toy, tmp_path, arch, kind, sequences, tokens, times):
     with serving(toy(arch, kind), *arguments, log=tmp_path / "log") as server:
         def anchor(slot):
             answer = server.complete(ANCHOR, 48, id_slot=slot, n_probs=3, cache_prompt=False)
-            return [(each["id"], [(one["id"], one["logprob"]) for one in each["top_logprobs"]]) for each in answer["completion_probabilities"]]
+            return [[(one["id"], one["logprob"]) for one in each["top_logprobs"]] for each in answer["completion_probabilities"]]
 
         first = anchor(0)
         assert len(first) == 48

@@ -117,7 +117,8 @@ def test_signals_are_passed_on_once(player, tmp_path, number):
 def test_failed_start(player):
     done = run("serve", "--runtime", "emulator", "--fail", 3, **player)
     assert done.returncode == 3
-    assert done.stderr.endswith("strata-hip: llama-server ended with exit code 3 before it was ready; its last lines:\nreading\nthe flags are wrong\n")
+    assert done.stderr.endswith("strata-hip: llama-server ended with exit code 3 before it was ready; its last lines:\n"
+                                "reading\nthe flags are wrong\n")
 
 
 def test_crash_at_the_start(player):
