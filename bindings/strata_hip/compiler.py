@@ -16,7 +16,8 @@ HIP_FLAGS = ("-x", "hip", "--offload-device-only", "--no-gpu-bundle-output", "-n
 
 
 def include_folder() -> pathlib.Path:
-    """The folder of the device headers, strata/*.h: include/ of the installed package, or the source tree's."""
+    """The folder of the device headers, strata/*.h: include/ of the installed package, which also has the ggml-common.h that
+    strata/codebooks.h includes; or the source tree's, where that one is in the pinned llama.cpp's ggml/src."""
     package = pathlib.Path(__file__).resolve().parent
     installed = package / "include"
     return installed if installed.exists() else package.parents[1] / "ggml_hip_ext" / "include"

@@ -114,7 +114,8 @@ def test_everything_the_package_is_made_of_exists():
 @pytest.mark.skipif("STRATA_LIBRARY_DIR" in os.environ, reason="a build tree is tested, not the installed package")
 def test_the_installed_package_is_complete():
     files = {str(file) for file in importlib.metadata.files("strata-hip")}
-    for name in ("lib/libggml-strata-hip.so", "lib/libstrata-emulator.so", "llama.py", "cli.py"):
+    for name in ("lib/libggml-strata-hip.so", "lib/libstrata-emulator.so", "lib/ggml_declarations.h", "include/strata/device.h",
+                 "include/ggml-common.h", "py.typed", "llama.py", "cli.py"):
         assert f"strata_hip/{name}" in files
     sources = [source.stem for source in (ROOT / "ggml_hip_ext").rglob("*.hip")]
     packed = {pathlib.Path(file).name for file in files if file.endswith(".co")}
