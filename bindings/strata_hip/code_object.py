@@ -26,6 +26,7 @@ class Argument:
 
     @property
     def pointer(self) -> bool:
+        """Whether it is an address on the device."""
         return self.kind in _POINTERS
 
     def __str__(self) -> str:

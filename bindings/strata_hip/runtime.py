@@ -50,6 +50,7 @@ class _Closing:
     """Something that close() gives back."""
 
     def close(self) -> None:
+        """Gives it back; a second time does nothing."""
         raise NotImplementedError
 
     def __enter__(self: _Self) -> _Self:
@@ -115,6 +116,7 @@ class Runtime(_Closing):
 
     @property
     def emulated(self) -> bool:
+        """Whether the device is the emulator's."""
         return self.library.emulated
 
     @property
