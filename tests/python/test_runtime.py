@@ -11,6 +11,7 @@ import pytest
 
 from strata_hip import compiler, runtime
 from strata_hip.errors import ArgumentError, CompileError, DeviceError, DeviceMemoryError
+from support import fakes
 from support.assembly import kernel_image
 from support.paths import ROOT
 from support.process import run_python
@@ -291,6 +292,32 @@ def test_other_libraries(tmp_path):
     for path, reason in ((tmp_path / "gone.so", "cannot open"), (ROOT / "README.md", "invalid ELF"), ("libc.so.6", "hipInit")):
         with pytest.raises(DeviceError, match=f"not a HIP library.*{reason}"):
             runtime.Runtime(path)
+
+
+def test_a_hip_library_of_a_gpu(tmp_path):
+    """AMD's has none of the emulator's own functions; a stand-in shows that none is needed."""
+    library = fakes.fake_hip(tmp_path)
+    run_python(f"""
+import os
+import numpy as np
+from strata_hip import compiler, errors, runtime
+gpu = runtime.open("hip", 1)
+assert [each.arch for each in gpu.devices()] == ["gfx1151", "gfx1151"] and not gpu.emulated
+assert (gpu.device.index, gpu.device.name, gpu.device.memory, gpu.memory_free) == (1, "Fake Radeon", 4 << 30, 3 << 30)
+x = gpu.upload(np.arange(5))
+module = gpu.load(compiler.compile_hip({SOURCE!r}))
+with gpu.stream() as stream:
+    module["scale"].launch(1, 64, x, x, 1.0, 5, stream=stream)
+    assert x.download(stream).tolist() == [0, 1, 2, 3, 4]
+for call, code, text in (("hipMalloc", 2, r"hipErrorOutOfMemory (2): out of memory. Close what"),
+                         ("hipDeviceSynchronize", 700, "hipErrorIllegalAddress (700): something. A kernel failed")):
+    os.environ["FAKE_HIP_FAIL"] = f"{{call}}:{{code}}"
+    try:
+        gpu.empty(3) if call == "hipMalloc" else gpu.synchronize()
+        raise SystemExit(f"{{call}} does not fail")
+    except runtime.HipError as error:
+        assert f"{{call}} failed: {{text}}" in str(error) and isinstance(error, errors.DeviceMemoryError) == (code == 2), error
+""", STRATA_HIP_LIBRARY=library, FAKE_HIP_ARCHS="gfx1151,gfx1151", STRATA_RUNTIME=None)
 
 
 def test_a_fault_is_told_to_who_waits():
