@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, TextIO
 
 import numpy as np
 
-from . import models, plugin
+from . import models, pictures, plugin
 from .errors import StrataError
 from .ggml import TYPES, ffi, lib
 from .quantized import quantize
@@ -401,12 +401,7 @@ PRINTERS = {"md": _markdown, "csv": _csv, "json": _json}
 
 def plot(rows: Sequence[Row], path: str) -> None:
     """Bars of the ratios. Raises StrataError without matplotlib."""
-    try:
-        import matplotlib
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as pyplot
-    except ImportError:
-        raise StrataError("--plot needs matplotlib: pip install matplotlib") from None
+    pyplot = pictures.pyplot()
     shown = [row for row in rows if row.ratio("instructions") is not None]
     figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.26 * len(shown)))
     at = np.arange(len(shown))
@@ -423,7 +418,7 @@ def plot(rows: Sequence[Row], path: str) -> None:
     axes.set_xlabel("stock over ours (above 1: ours takes less)")
     axes.legend()
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    pictures.save(figure, path)
 
 
 def stock_library(given: Optional[str]) -> pathlib.Path:

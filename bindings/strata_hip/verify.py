@@ -97,15 +97,26 @@ def offload_levels(n_layer: int, full: bool) -> List[int]:
 
 
 class Verification:
-    """One run of `verify`. `tick` is called with a number of tokens as they are done."""
+    """One run of `verify`.
 
-    def __init__(self, options: Options, tokens: Sequence[int], folder: pathlib.Path, tick: Any):
-        self.options, self.tokens, self.folder, self.tick = options, list(tokens), folder, tick
+    Args:
+        folder: for large arrays.
+        bar: a tqdm bar that counts tokens.
+    """
+
+    def __init__(self, options: Options, tokens: Sequence[int], folder: pathlib.Path, bar: Any):
+        self.options, self.tokens, self.folder, self.bar = options, list(tokens), folder, bar
         self.bounds = BOUNDS
         self.references: Dict[Tuple, Tuple[Scores, np.ndarray]] = {}
         self.own: Optional[Accuracy] = None  # the CPU without flash attention against the CPU with it
         self.accuracy: List[Accuracy] = []
         self.sameness: List[Sameness] = []
+
+    def amount(self, wanted: Sequence[Setting]) -> int:
+        """Tokens that are read in all, for the progress bar."""
+        on_cpu = len({self.reference_key(setting) for setting in wanted}) + 1
+        repeated = sum(times * setting.n_tokens for _, setting, times in self.repetitions(wanted[0]))
+        return sum(setting.n_tokens for setting in wanted) + (on_cpu + len(offload_levels(8, self.options.full))) * len(self.tokens) + repeated
 
     # The CPU
 
@@ -134,10 +145,11 @@ class Verification:
 
     def run(self, model: engine.Model, setting: Setting, **more: Any) -> Tuple[Scores, Optional[np.ndarray]]:
         """scores.score() of a fresh context."""
+        self.bar.set_postfix_str(verify_report.describe(setting))
         sequences = scores.split(self.tokens[:setting.n_tokens], setting.n_seq)
         with self.context(model, setting) as context:
             result = scores.score(context, sequences, n_batch=1 if setting.n_ubatch == 1 else 0, **more)
-        self.tick(setting.n_tokens)
+        self.bar.update(setting.n_tokens)
         return result
 
     @contextlib.contextmanager
@@ -225,17 +237,25 @@ class Verification:
 
     # Sameness
 
-    def check_sameness(self, model: engine.Model, full: bool) -> None:
-        """Repeated runs, runs that wait for every launch, a slot used twice, a question among other people's."""
-        base = dataclasses.replace(self.accuracy[0].setting, n_tokens=len(self.tokens) if full else min(len(self.tokens), REPEATED))
+    def repetitions(self, base: Setting) -> List[Tuple[str, Setting, int]]:
+        """(name, setting, number of runs) of what must give the same bytes every time; the last run waits for each launch."""
+        full = self.options.full
+        prompt = dataclasses.replace(base, n_tokens=len(self.tokens) if full else min(len(self.tokens), REPEATED))
         one_by_one = dataclasses.replace(base, n_tokens=min(len(self.tokens), ONE_BY_ONE if full else ANSWER), n_ubatch=1)
-        without = dataclasses.replace(base, flash_attn=False)
-        for name, setting in [("prompt", base), ("tokens one by one", one_by_one)] + ([("prompt, fa off", without)] if full else []):
-            first = self.run(model, setting)[0].digest
-            self.same(f"{name}: repeated", [first, *(self.run(model, setting)[0].digest for _ in range(2 if full else 1))])
+        quick = [("prompt", prompt, 3), ("tokens one by one", one_by_one, 3)]
+        if not full:
+            return quick
+        return [*((name, setting, 4) for name, setting, _ in quick), ("prompt, fa off", dataclasses.replace(prompt, flash_attn=False), 4)]
+
+    def check_sameness(self, model: engine.Model) -> None:
+        """Repeated runs, runs that wait for every launch, a slot used twice, a question among other people's."""
+        base, full = self.accuracy[0].setting, self.options.full
+        for name, setting, runs in self.repetitions(base):
+            digests = [self.run(model, setting)[0].digest for _ in range(runs - 1)]
+            self.same(f"{name}: repeated", digests)
             with waiting_for_launches():
-                self.same(f"{name}: launches waited for", [first, self.run(model, setting)[0].digest])
-        for setting in [base] + ([without] if full else []):
+                self.same(f"{name}: launches waited for", [digests[0], self.run(model, setting)[0].digest])
+        for setting in [base] + ([dataclasses.replace(base, flash_attn=False)] if full else []):
             self.check_slot(model, setting)
             self.check_others(model, setting, rounds=10 if full else 2, per_sequence=256 if full else 32)
 
@@ -256,7 +276,6 @@ class Verification:
             used = digest_of(*scores.greedy(context, second, ANSWER))
         with self.context(model, setting) as context:
             fresh = digest_of(*scores.greedy(context, second, ANSWER))
-        self.tick(3 * (length + ANSWER))
         self.same(f"slot used before{'' if setting.flash_attn else ', fa off'}", [fresh, used])
 
     def check_others(self, model: engine.Model, setting: Setting, rounds: int, per_sequence: int) -> None:
@@ -275,7 +294,6 @@ class Verification:
                     pass
                 tokens, logits = scores.greedy(context, question, ANSWER, sequence=8)
                 digests.append(digest_of(tokens, logits))
-                self.tick(8 * per_sequence)
         with self.context(model, setting, kv_unified=True) as context:
             alone, alone_logits = scores.greedy(context, question, ANSWER, sequence=8)
         name = f"question beside 8 sequences{'' if setting.flash_attn else ', fa off'}"
@@ -347,8 +365,9 @@ def run(options: Options, out: TextIO) -> int:
         device_list = llama.device_list("strata-hip", options.runtime)  # rather fails now than after the CPU's minutes
         wanted = settings(len(tokens), options.full)
         with tempfile.TemporaryDirectory(prefix="strata-verify-") as folder, \
-                tqdm.tqdm(unit="token", leave=False, file=sys.stderr, disable=not sys.stderr.isatty(), total=None) as bar:
-            work = Verification(options, tokens, pathlib.Path(folder), bar.update)
+                tqdm.tqdm(unit="token", leave=False, file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
+            work = Verification(options, tokens, pathlib.Path(folder), bar)
+            bar.total = work.amount(wanted)
             bar.set_description("CPU")
             work.make_references(wanted)
             bar.set_description("device")
@@ -356,7 +375,7 @@ def run(options: Options, out: TextIO) -> int:
             try:
                 n_layer = model.n_layer
                 work.check_accuracy(model, wanted)
-                work.check_sameness(model, options.full)
+                work.check_sameness(model)
             finally:
                 model.close()
             bar.set_description("layers")
