@@ -32,7 +32,8 @@ def logits(folder, device: str, pairs) -> "tuple[dict, str]":
     """The logits of 24 tokens at once and 4 one by one, a (type of K, type of V) each, and the scheduler's log."""
     folder.mkdir()
     run = subprocess.run([sys.executable, "-c", PROGRAM, device, json.dumps(pairs), str(folder)], capture_output=True, text=True, timeout=900,
-                         env=dict(os.environ, GGML_SCHED_DEBUG="1", STRATA_TEST_LOG="1", PYTHONPATH=os.path.dirname(__file__)))
+                         env=dict(os.environ, GGML_SCHED_DEBUG="1", STRATA_TEST_LOG="1",
+                                  PYTHONPATH=os.pathsep.join([os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")])))
     assert run.returncode == 0, run.stderr[-3000:]
     return {pair: np.load(folder / f"{pair[0]}-{pair[1]}.npy").astype(np.float64) for pair in pairs}, run.stderr
 
