@@ -72,7 +72,7 @@ class Context:
         model: must stay open for as long as this is.
         **parameters: fields of llama_context_params; type_k and type_v by their names.
 
-    Raises what Llama() raises. Everything that computes raises DeviceError when the device failed.
+    Raises what Llama() raises. Everything that computes raises DeviceError when the device failed, StrataError for a model without logits.
     """
 
     def __init__(self, model: Model, **parameters: Any):
@@ -104,7 +104,10 @@ class Context:
             batch.logits[i] = 1
         with log.captured() as messages, plugin.failures_raise(self.ctx):
             self._run(batch, messages)
-        return np.ctypeslib.as_array(llama_cpp.llama_get_logits(self.ctx), (len(rows), self.model.n_vocab))
+        logits = llama_cpp.llama_get_logits(self.ctx)
+        if not logits:
+            raise StrataError(f"{self.model.path} gives no logits: it does not continue text")
+        return np.ctypeslib.as_array(logits, (len(rows), self.model.n_vocab))
 
     def append(self, tokens: np.ndarray) -> None:
         """Decodes tokens (int32) that follow what sequence 0 holds, at most n_batch; only the last one's logits are computed. Does not wait

@@ -73,7 +73,7 @@ def score(context: engine.Context, sequences: Sequence[Sequence[int]], n_batch: 
           reference: Optional[np.ndarray] = None) -> Tuple[Scores, Optional[np.ndarray]]:
     """Scores sequences of one length.
 
-    keep: [positions, vocabulary] f32, filled with ln p. reference: such an array of another backend. Returns the scores and the divergence
+    keep: [positions, vocabulary] f32 or f16, filled with ln p. reference: such an array of another backend. Returns the scores and the divergence
     from the reference at each position (None without one). Raises DeviceError."""
     length, count = len(sequences[0]), len(sequences) * len(sequences[0])
     following = np.array([[*sequence[1:], -1] for sequence in sequences]).ravel()  # -1: there is none
@@ -91,7 +91,7 @@ def score(context: engine.Context, sequences: Sequence[Sequence[int]], n_batch: 
             if keep is not None:
                 keep[some] = ln_p
             if reference is not None and divergence is not None:
-                divergence[some] = divergences(reference[some], ln_p)
+                divergence[some] = divergences(reference[some].astype(np.float32), ln_p)
     return Scores(loss[following >= 0] if length > 1 else loss, likeliest, digest.hexdigest()), divergence
 
 

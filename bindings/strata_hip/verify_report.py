@@ -58,6 +58,7 @@ class Report:
     own: Accuracy            # the CPU without flash attention against the CPU with it
     accuracy: List[Accuracy]
     sameness: List[Sameness]
+    left_out: List[str]      # what llama.cpp itself cannot do with this model
 
     @property
     def failures(self) -> List[str]:
@@ -120,7 +121,7 @@ def markdown(report: Report, out: TextIO) -> None:
     show(f"| {'same bytes':{width}} | runs |       |", f"|{'-' * (width + 2)}|-----:|-------|")
     for each in report.sameness:
         show(f"| {each.name:{width}} | {each.runs:>4} | {verdict(each.failures):5} |")
-    show("", *(f"WRONG {failure}" for failure in report.failures))
+    show("", *(f"left out: {each}" for each in report.left_out), *(f"WRONG {failure}" for failure in report.failures))
     checks = len(report.accuracy) + len(report.sameness)
     if report.passed:
         show(f"The output is right: {checks} checks inside the bounds.")
@@ -138,7 +139,7 @@ def as_json(report: Report, out: TextIO) -> None:
     json.dump(_without_nan({
         "model": report.model, "text": report.text, "n_tokens": report.n_tokens, "full": report.full, **dataclasses.asdict(report.origin),
         "bounds": report.bounds, "cpu_fa_off_against_on": accuracy(report.own), "accuracy": [accuracy(each) for each in report.accuracy],
-        "sameness": [dataclasses.asdict(each) for each in report.sameness], "failures": report.failures,
+        "sameness": [dataclasses.asdict(each) for each in report.sameness], "left_out": report.left_out, "failures": report.failures,
         "verdict": "right" if report.passed else "wrong"}), out, indent=1)
     out.write("\n")
 

@@ -1,4 +1,5 @@
 """`strata-hip verify`: it passes on this backend, and fails on a device that is wrong."""
+import dataclasses
 import io
 import json
 import os
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from strata_hip import scores, verify, verify_report
+from strata_hip.errors import StrataError
 from strata_hip.provenance import Provenance
 from strata_hip.scores import Divergence
 from strata_hip.verify_report import Accuracy, Report, Sameness, Setting
@@ -50,9 +52,28 @@ def test_right(toy):
     assert {each["type_k"] for each in report["accuracy"]} == {"f16", "q8_0"}
     assert [each["n_gpu_layers"] for each in report["accuracy"]][-3:] == [0, 2, 4] and report["accuracy"][0]["n_gpu_layers"] == -1
     assert all(abs(each["difference"]) < 0.01 and each["perplexity"] > 100 for each in report["accuracy"])
-    assert report["accuracy"][-3]["divergence"]["largest"] < 1e-6, "no layer on the device: all of it is the CPU's work"
+    assert report["accuracy"][-3]["divergence"]["largest"] < 1e-3, "no layer on the device: all of it is the CPU's work"
     assert all(each["runs"] >= 2 for each in report["sameness"]) and len(report["sameness"]) == 7
+    assert report["left_out"] == []
     assert report["bounds"] == json.loads(json.dumps(vars(verify.BOUNDS)))
+
+
+@pytest.mark.full
+def test_every_combination(toy):
+    done = run(toy, "--tokens", "130", "-o", "json", "--full")
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert len(report["accuracy"]) == 2 * 2 * 2 * 3 + 4 + 4
+    assert {each["name"]: each["runs"] for each in report["sameness"]}["question beside 8 sequences, fa off: 10 times"] == 10
+
+
+def test_a_cache_that_llama_cpp_refuses_is_left_out(tmp_path):
+    """Heads of 80 are not rows of whole blocks of 32."""
+    path = tmp_path / "toy.gguf"
+    toys.write(path, dataclasses.replace(toys.SHAPES["qwen35"], head=80, rotated=64), "f16")
+    code, report = check(path)
+    assert (code, report["failures"]) == (0, []) and len(report["left_out"]) == 1 and "q8_0" in report["left_out"][0]
+    assert {each["type_k"] for each in report["accuracy"]} == {"f16"}
 
 
 def test_lost_launches_are_found(toy, tmp_path):
@@ -197,14 +218,15 @@ def test_a_model_that_the_cpu_itself_is_unsure_of_is_given_more_room():
 def report_of(*failures: str) -> Report:
     row = a_run(np.ones(64), np.ones(64), Divergence(0.1, 0.2, float("nan")), 1.0)
     row.failures = list(failures)
-    return Report("/a/model.gguf", "the built-in story", 64, False, ORIGIN, vars(verify.BOUNDS), row, [row], [Sameness("prompt: repeated", 2, [])])
+    return Report("/a/model.gguf", "the built-in story", 64, False, ORIGIN, vars(verify.BOUNDS), row, [row], [Sameness("prompt: repeated", 2, [])],
+                  ["KV q8_0: no"])
 
 
 def test_reports():
     out = io.StringIO()
     verify_report.markdown(report_of(), out)
     assert "model.gguf: 64 tokens" in out.getvalue() and "The output is right: 2 checks" in out.getvalue()
-    assert "0123456789abcdef" in out.getvalue() and "WRONG" not in out.getvalue()
+    assert "0123456789abcdef" in out.getvalue() and "left out: KV q8_0: no" in out.getvalue() and "WRONG" not in out.getvalue()
     out = io.StringIO()
     verify_report.markdown(report_of("perplexity is off"), out)
     assert "WRONG ubatch 512, fa on, KV f16, 1 seq, all layers: perplexity is off" in out.getvalue()
@@ -213,3 +235,12 @@ def test_reports():
     verify_report.as_json(report_of("perplexity is off"), out)
     found = json.loads(out.getvalue(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert found["verdict"] == "wrong" and found["accuracy"][0]["divergence"]["largest"] is None and found["device"] == "STRATA0: a GPU"
+
+
+def test_a_full_disk_is_told(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(verify.os, "posix_fallocate", full)
+    with pytest.raises(StrataError, match=r"no 1\.0 GiB .*TMPDIR"):
+        verify.Verification(verify.Options("m"), range(9), tmp_path, None).array("0.f16", 2048, 262144)
