@@ -37,7 +37,7 @@ def parse(arguments: List[str]) -> argparse.Namespace:
         ours, theirs = split(arguments[1:])
         return parser().parse_args([arguments[0], *ours], argparse.Namespace(arguments=theirs))
     if arguments[:1] == ["bench"]:  # llama-bench takes --n_prompt for --n-prompt
-        arguments = [argument.replace("_", "-") if argument.startswith("--") else argument for argument in arguments]
+        arguments = [re.sub(r"^--[\w-]+", lambda flag: flag[0].replace("_", "-"), argument) for argument in arguments]
     end = arguments.index("--") if "--" in arguments else len(arguments)
     tied: List[str] = []
     for argument in arguments[:end]:

@@ -151,7 +151,7 @@ def test_defaults():
     (["-ot", r"blk\.1=CPU;exps=X,"], "tensor_buft_overrides", [((r"blk\.1", "CPU"), ("exps", "X")), ()]),
     (["-nopo", "1"], "no_op_offload", [1]), (["--no-host", "1"], "no_host", [1]), (["--repack", "0"], "repack", [0]),
     (["-C", "0x3,F"], "cpu_mask", ["0x3", "F"]), (["--cpu-strict", "1"], "cpu_strict", [1]), (["--poll", "0,100"], "poll", [0, 100]),
-    (["--n_prompt", "7"], "n_prompt", [7])])
+    (["--n_prompt", "7"], "n_prompt", [7]), (["--model=my_model.gguf"], "model", ["model.gguf", "my_model.gguf"])])
 def test_lists(arguments, field, values):
     assert options(*arguments).lists[field] == values
 
