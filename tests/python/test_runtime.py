@@ -13,8 +13,9 @@ from strata_hip import compiler, runtime
 from strata_hip.errors import ArgumentError, CompileError, DeviceError, DeviceMemoryError
 from support import fakes
 from support.assembly import kernel_image
+from support.libraries import library_dir
 from support.paths import ROOT
-from support.process import run_python
+from support.process import python_path, run_python
 from support.shipped import embedded_code_objects, shipped_kernels
 
 SOURCE = """
@@ -346,7 +347,8 @@ def blocks() -> list[tuple[str, str, str]]:
 
 
 def test_the_documentation_does_what_it_says(tmp_path):
-    environment = dict(os.environ, PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
+    environment = dict(os.environ, PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"], PYTHONPATH=python_path(),
+                       STRATA_LIBRARY_DIR=str(library_dir().resolve()))
     environment.pop("STRATA_RUNTIME", None)
     printed = ""
     for language, file, text in blocks():

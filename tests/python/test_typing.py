@@ -9,6 +9,7 @@ import pytest
 
 import strata_hip
 from support.paths import ROOT
+from support.process import python_path
 
 PROGRAM = """
 from strata_hip import Llama, compiler, ops, runtime
@@ -32,7 +33,7 @@ def mypy(tmp_path_factory):
 
     def run(*arguments: str, cwd: pathlib.Path) -> tuple[str, int]:
         done = subprocess.run([sys.executable, "-m", "mypy", "--cache-dir", str(cache), *arguments], cwd=cwd, capture_output=True, text=True,
-                              timeout=300, env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200"})
+                              timeout=300, env={**os.environ, "NO_COLOR": "1", "PYTHONPATH": python_path()})
         assert not done.stderr, done.stderr
         return done.stdout, done.returncode
 
