@@ -13,12 +13,60 @@ constexpr uint32_t state_lanes = delta_net_block / delta_net_columns;   // that 
 STRATA_DEVICE bool states_are_apart(const delta_net_decode_args & a) {
     bool apart = true;
     for (uint32_t s = 0; s < a.sequences; s++) {
-        const uint32_t row = static_cast<uint32_t>(load<int32_t>(a.rows, s * 4));
+        const uint32_t row = uniform(load<uint32_t>(a.rows, s * 4));
         const uint32_t to = remainder(row, quotient(row, a.snapshot_rows), a.snapshot_rows) - a.first_row;
         apart &= to == s || to >= a.sequences;
     }
     return apart;
 }
+
+/// What a work-item knows of a channel: the taps, what they were given before, and the new numbers.
+struct conv_channel {
+    float4v weight;
+    float window[kept_taps];
+    float now[delta_net_tokens];
+
+    __device__ __attribute__((always_inline)) void load(const delta_net_decode_args & a, const char * weights, const char * x, uint32_t channel) {
+        weight = strata::load<float4v>(weights + channel * a.weight_stride);
+#pragma unroll
+        for (uint32_t t = 0; t < delta_net_tokens; t++) {
+            if (t < a.tokens) {
+                now[t] = strata::load<float>(x + t * a.input.token_stride, channel * 4);
+            }
+        }
+    }
+
+    __device__ __attribute__((always_inline)) void load_before(const char * states, uint32_t channel) {
+        for (uint32_t k = 0; k < kept_taps; k++) {
+            window[k] = strata::load<float>(states, channel * (kept_taps * 4), k * 4);
+        }
+    }
+
+    /// What the taps were given before, for delta_net_finish.
+    __device__ __attribute__((always_inline)) void keep(char * to) const {
+        for (uint32_t k = 0; k < kept_taps; k++) {
+            store(to, k * 4, window[k]);
+        }
+    }
+
+    /// SiLU of the results, `pitch` numbers apart.
+    __device__ __attribute__((always_inline)) void convolve(const delta_net_decode_args & a, float * results, uint32_t pitch) {
+#pragma unroll
+        for (uint32_t t = 0; t < delta_net_tokens; t++) {
+            if (t < a.tokens) {
+                float sum = 0.0f;
+                for (uint32_t k = 0; k < kept_taps; k++) {
+                    sum = fma(window[k], weight[k], sum);
+                }
+                results[t * pitch] = silu(fma(now[t], weight[kept_taps], sum));
+                for (uint32_t k = 0; k + 1 < kept_taps; k++) {
+                    window[k] = window[k + 1];
+                }
+                window[kept_taps - 1] = now[t];
+            }
+        }
+    }
+};
 
 /// A workgroup has delta_net_columns columns of a head's state. Grid: columns, heads, sequences. Where states are not apart, the workgroups
 /// of the first sequence compute all of them, after they have set the states aside: every work-item reads what it wrote itself.
@@ -54,7 +102,6 @@ STRATA_DEVICE void delta_net_decode(const delta_net_decode_args & a) {
     char * const aside = static_cast<char *>(a.aside) + column_offset;
     char * const out = static_cast<char *>(a.out);
 
-    const auto row_of = [&](uint32_t sequence) { return static_cast<uint32_t>(load<int32_t>(rows, sequence * 4)); };
     const auto load_state = [&](const char * from) {
         part state;
         for (uint32_t m = 0; m < quads; m++) {
@@ -67,6 +114,16 @@ STRATA_DEVICE void delta_net_decode(const delta_net_decode_args & a) {
             store(to, 16 * (lane + state_lanes * m), state.quads[m]);
         }
     };
+    // A work-item's channel of the convolution: first those of q, then of k, then of v. Those behind double the last one.
+    constexpr uint32_t channels = 2 * Size + delta_net_columns;
+    static_assert(channels <= delta_net_block);
+    const bool has_channel = thread_x() < channels;
+    const uint32_t place = smaller(thread_x(), channels - 1), which = place / Size, element = place % Size;
+    const bool of_value = which >= 2;
+    // As scalars: a choice of arguments would be a load.
+    const uint32_t first_channels[3] = {uniform(a.keys[0].channel) + key_head * Size, uniform(a.keys[1].channel) + key_head * Size,
+                                        uniform(a.value_channel) + head * Size + first_column};
+    const uint32_t channel = element + (which == 0 ? first_channels[0] : which == 1 ? first_channels[1] : first_channels[2]);
 
     const bool apart = a.sequences == 1 || states_are_apart(a);
     if (!apart) {
@@ -74,49 +131,34 @@ STRATA_DEVICE void delta_net_decode(const delta_net_decode_args & a) {
             return;
         }
         for (uint32_t s = 0; s < a.sequences; s++) {
-            store_state(aside + s * (a.heads * head_bytes), load_state(states + row_of(s) * a.state_stride));
+            const uint32_t row = uniform(load<uint32_t>(rows, s * 4));
+            store_state(aside + s * (a.heads * head_bytes), load_state(states + row * a.state_stride));
         }
     }
     const uint32_t end = apart ? block_z() + 1 : a.sequences;
     for (uint32_t sequence = block_z(); sequence < end; sequence++) {
-        const uint32_t row = row_of(sequence);
+        // Everything is asked for at once, and the state last: memory answers in this order.
+        const uint32_t loaded_row = load<uint32_t>(rows, sequence * 4);
+        conv_channel conv;
+        conv.load(a, weights, x + sequence * a.input.sequence_stride, channel);
+        const uint64_t at = ((sequence * static_cast<uint64_t>(a.tokens) + smaller(thread_x(), a.tokens - 1)) * a.heads + head) * sizeof(float);
+        const float own_decay = load<float>(decay + at), own_beta = load<float>(beta + at);
+        keep_order();
+        const uint32_t row = uniform(loaded_row);
+        conv.load_before(conv_states + row * a.input.state_stride, channel);
+        keep_order();
         part state = load_state(apart ? states + row * a.state_stride : aside + sequence * (a.heads * head_bytes));
-
-        // The convolution of a channel of q, k or v, token by token.
-        for (uint32_t i = thread_x(); i < 2 * Size + delta_net_columns; i += delta_net_block) {
-            const uint32_t which = i / Size, element = i % Size;   // 2: v
-            const uint32_t channel = which < 2 ? (which == 0 ? a.keys[0].channel : a.keys[1].channel) + key_head * Size + element
-                                               : a.value_channel + head * Size + first_column + element;
-            const char * const old = conv_states + (row * a.input.state_stride + channel * (kept_taps * 4));
-            const char * const now = x + (sequence * a.input.sequence_stride + channel * 4);
-            float window[delta_net_taps];
-            for (uint32_t k = 0; k < kept_taps; k++) {
-                window[k] = load<float>(old, k * 4);
+        keep_order();
+        if (has_channel) {
+            if (of_value || keeps_key) {
+                conv.keep(before + (sequence * static_cast<uint64_t>(a.input.channels) + channel) * (kept_taps * 4));
             }
-            if (which == 2 || keeps_key) {
-                char * const to = before + (sequence * static_cast<uint64_t>(a.input.channels) + channel) * (kept_taps * 4);
-                for (uint32_t k = 0; k < kept_taps; k++) {
-                    store(to, k * 4, window[k]);
-                }
-            }
-            const float4v weight = load<float4v>(weights + channel * a.weight_stride);
-            for (uint32_t t = 0; t < a.tokens; t++) {
-                window[kept_taps] = load<float>(now + t * a.input.token_stride);
-                float sum = 0.0f;
-                for (uint32_t k = 0; k < delta_net_taps; k++) {
-                    sum = fma(window[k], weight[k], sum);
-                }
-                for (uint32_t k = 0; k < kept_taps; k++) {
-                    window[k] = window[k + 1];
-                }
-                float * const staged = which < 2 ? &reinterpret_cast<float *>(keys[t][which])[element] : &values[t][element];
-                *staged = silu(sum);
-            }
+            conv.convolve(a, of_value ? &values[0][element] : &reinterpret_cast<float *>(keys[0][which])[element],
+                          of_value ? delta_net_columns : 2 * Size);
         }
         if (thread_x() < a.tokens) {
-            const uint64_t at = ((sequence * static_cast<uint64_t>(a.tokens) + thread_x()) * a.heads + head) * sizeof(float);
-            decays[thread_x()] = exp(load<float>(decay + at));
-            betas[thread_x()] = load<float>(beta + at);
+            decays[thread_x()] = exp(own_decay);
+            betas[thread_x()] = own_beta;
         }
         lds_barrier();
 
