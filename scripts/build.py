@@ -76,7 +76,8 @@ def install_package() -> None:
     state = state_of_sources()
     if current("package", state):
         return
-    arguments = ["install", "-v", "--no-build-isolation", f"{ROOT}[test]"]
+    # Not where wheels are built: these have another cmake, and what one of them has built the other would build again.
+    arguments = ["install", "-v", "--no-build-isolation", f"{ROOT}[test]", "--config-settings", "build-dir=build/{wheel_tag}"]
     # Always given: the build tree remembers what an earlier run set. Programs of llama.cpp are for wheels; here scripts/build_tools.py
     # builds those that are asked for.
     for name, value in (("STRATA_WERROR", os.environ.get("STRATA_WERROR") or "OFF"),

@@ -211,8 +211,7 @@ def test_the_name_says_which_linux(monkeypatch, tmp_path, capfd, needed, platfor
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> pathlib.Path:
-    """What `pip wheel .` makes of the source tree, in the build folder that `make build` uses. llama-cpp-python, which the build requires,
-    is the wheel that `make build` made."""
+    """What `pip wheel .` makes of the source tree. llama-cpp-python, which the build requires, is the wheel that `make build` made."""
     folder = tmp_path_factory.mktemp("wheel")
     links = llama_wheel.wheel(folder / "llama.log").parent
     done = subprocess.run([sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "-w", str(folder)], capture_output=True, text=True,
