@@ -16,6 +16,7 @@ from .tools import PRELOAD, tools
 
 PROGRAM = "test-backend-ops"
 CASES_A_RUN = 200  # given by name on a command line
+REASONS_SHOWN, FAILURES_SHOWN, LINES_SHOWN = 10, 4, 3  # a summary fits on a screen
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _LINE = re.compile(r"(?:^|.*[ \]])(?P<op>[A-Z][A-Z0-9_]*)\((?P<parameters>.*)\): (?P<verdict>OK|FAIL|not supported \[.*\])\s*$")
 
@@ -74,14 +75,16 @@ class Tests:
         found: List[Case] = []
         refusal: Optional[str] = None
         tail: List[str] = []
-        for line in process.stdout:
-            tail = tail[-20:] + [line]
-            if line.startswith("@refused\t"):
-                _, op, _, reason = line.rstrip("\n").split("\t")
-                refusal = refusal or (reason if reason != "no kernel for this op" else f"{reason} ({op})")
-            elif match := _LINE.match(_COLOUR.sub("", line)):
-                found.append(Case(match["op"], match["parameters"], refusal, "CPU" not in match["verdict"]))
-                refusal = None
+        with progress(None, "listing the cases") as bar:
+            for line in process.stdout:
+                tail = tail[-20:] + [line]
+                if line.startswith("@refused\t"):
+                    _, op, _, reason = line.rstrip("\n").split("\t")
+                    refusal = refusal or (reason if reason != "no kernel for this op" else f"{reason} ({op})")
+                elif match := _LINE.match(_COLOUR.sub("", line)):
+                    found.append(Case(match["op"], match["parameters"], refusal, "CPU" not in match["verdict"]))
+                    refusal = None
+                    bar.update()
         if process.wait() != 0 or not found:
             raise StrataError(f"{PROGRAM} did not list its cases (exit code {process.returncode}):\n{''.join(tail)}")
         self._running = collections.Counter(case.op for case in found if case.runs)
@@ -103,7 +106,7 @@ class Tests:
                 match = _LINE.match(line)
                 name = f"{match['op']}({match['parameters']})" if match else ""
                 if match is None or name not in waiting:
-                    told = told[-9:] + [line]
+                    told = telling(told, 9) + [line]
                     continue
                 case = waiting[name].pop()
                 if not waiting[name]:
@@ -157,20 +160,28 @@ class Tests:
 def chosen(cases: Iterable[Case], ops: Optional[str], pattern: Optional[str]) -> List[Case]:
     """The cases whose op is in the comma separated list `ops` (names, or regexes that match a whole name) and whose parameters
     `pattern` is found in. A full case name in `ops` is taken too. Raises StrataError for a wrong regex or if nothing is left."""
-    try:
-        expression = re.compile(pattern or "")
-        names = [ops] if ops and "(" in ops else (ops or ".*").split(",")
-        kinds = [name if "(" in name and name.endswith(")") else re.compile(name) for name in names]
-    except re.error as error:
-        raise StrataError(f"not a regular expression: {error}") from None
+    kinds, expression = filters(ops, pattern)
 
     def wanted(case: Case) -> bool:
         return any(case.name == kind if isinstance(kind, str) else kind.fullmatch(case.op) for kind in kinds)
 
     found = [case for case in cases if wanted(case) and expression.search(case.parameters)]
     if not found:
-        raise StrataError(f"no case of test-backend-ops fits -o {ops or '.*'} -p {pattern or ''}")
+        raise nothing_fits(ops, pattern)
     return found
+
+
+def filters(ops: Optional[str], pattern: Optional[str]) -> "Tuple[List[str | re.Pattern[str]], re.Pattern[str]]":
+    """What -o and -p ask for: (whole names of cases and regexes of ops, regex of parameters). Raises StrataError for a wrong regex."""
+    try:
+        names = [ops] if ops and "(" in ops else (ops or ".*").split(",")
+        return [name if "(" in name and name.endswith(")") else re.compile(name) for name in names], re.compile(pattern or "")
+    except re.error as error:
+        raise StrataError(f"not a regular expression: {error}") from None
+
+
+def nothing_fits(ops: Optional[str], pattern: Optional[str]) -> StrataError:
+    return StrataError(f"no case of {PROGRAM} fits -o {ops or '.*'} -p {pattern or '.*'}: `strata-hip ops list` lists them")
 
 
 # The command's parts. Each returns the exit code.
@@ -231,12 +242,17 @@ def summary(tests: Tests, cases: List[Case], results: List[Result], seconds: flo
         cost[result.case.op] += result.seconds
     most = sorted(cost.items(), key=lambda item: -item[1])[:6]
     print("Most time: " + ", ".join(f"{op} {spent:.0f} s" for op, spent in most))
-    for result in failed[:20]:
-        print(f"\nFAILED {result.case.name}\n{result.message}\n  {tests.command(result.case)}")
-    if len(failed) > 20:
-        print(f"\n... and {len(failed) - 20} more:")
-        for result in failed[20:]:
-            print(f"  {result.case.name}")
+    for result in failed[:FAILURES_SHOWN]:
+        told = "\n".join(telling(result.message.splitlines(), LINES_SHOWN))
+        print(f"\nFAILED {result.case.name}\n{told}\n  {tests.command(result.case)}")
+    if rest := collections.Counter(result.case.op for result in failed[FAILURES_SHOWN:]):
+        print(f"\n... and {rest.total()} more: " + ", ".join(f"{count} of {op}" for op, count in rest.most_common())
+              + "; -o and -p choose which to run again")
+
+
+def telling(lines: List[str], count: int) -> List[str]:
+    """The last lines, and before them an assertion that failed: a backtrace may lie between."""
+    return [line for line in lines[:-count] if "GGML_ASSERT(" in line] + lines[-count:]
 
 
 def print_refusals(cases: Iterable[Case]) -> None:
@@ -244,31 +260,44 @@ def print_refusals(cases: Iterable[Case]) -> None:
     reasons: Dict[Tuple[str, str], int] = collections.Counter((case.op, case.refusal) for case in cases if case.refusal)
     if reasons:
         print("Refused:")
-    for (op, reason), count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
+    ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    for (op, reason), count in ranked[:REASONS_SHOWN]:
         print(f"  {count:5} {op}: {reason}")
+    if len(ranked) > REASONS_SHOWN:
+        print(f"  {sum(count for _, count in ranked[REASONS_SHOWN:]):5} for {len(ranked) - REASONS_SHOWN} other reasons: `strata-hip ops list`")
 
 
 def perf(tests: Tests, options: argparse.Namespace) -> int:
-    """test-backend-ops' own timing, line by line."""
+    """test-backend-ops' own timing, line by line. Raises StrataError as chosen() does."""
+    filters(options.op, options.pattern)
+    emulated = tests.environment["STRATA_RUNTIME"] == "emulator"
+    if emulated:
+        print("Emulated: these times are the emulator's on this CPU, seconds to minutes a case, and say nothing of the chip's speed.",
+              flush=True)
     arguments = [each for flag, value in (("-o", options.op), ("-p", options.pattern)) if value for each in (flag, value)]
     process = tests.start("perf", *arguments)
     assert process.stdout
     timed = refused = 0
-    with progress(None) as bar:
+    tail: List[str] = []
+    with progress(None, "timing") as bar:
         for line in process.stdout:
+            line = _COLOUR.sub("", line).rstrip()
+            tail = tail[-9:] + [line]
             if "us/run" in line:
                 timed += 1
                 bar.clear()
-                print(line.rstrip(), flush=True)
+                print(line + (" (emulated)" if emulated else ""), flush=True)
             refused += "not supported" in line
             bar.update("us/run" in line or "not supported" in line)
+    if process.wait() != 0:
+        print("\n".join([*tail, f"{PROGRAM} ended with exit code {process.returncode} here"]))
+    elif timed + refused == 0:
+        raise nothing_fits(options.op, options.pattern)
     print(f"{timed} cases timed, {refused} refused")
-    if tests.environment["STRATA_RUNTIME"] == "emulator":
-        print("Emulated: these times are the emulator's on this CPU and say nothing of the chip's speed.")
-    return process.wait()
+    return 1 if process.returncode else 0
 
 
-def progress(total: Optional[int]) -> Any:
+def progress(total: Optional[int], title: Optional[str] = None) -> Any:
     """A tqdm bar that shows only on a terminal."""
     import tqdm
-    return tqdm.tqdm(total=total, unit="case", leave=False, file=sys.stderr, disable=not sys.stderr.isatty())
+    return tqdm.tqdm(total=total, desc=title, unit="case", leave=False, file=sys.stderr, disable=not sys.stderr.isatty())

@@ -42,19 +42,63 @@ def test_wrong_filters(arguments, message):
     assert done.returncode == 1 and message in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("arguments,message", [(("-o", "NOTHING"), "no case"), (("-p", "("), "not a regular expression"),
+                                                 (("-o", "[", "-p", "x"), "not a regular expression")])
+def test_wrong_filters_of_perf(player, arguments, message):
+    done = run("perf", *arguments, STRATA_TOOLS=str(player))
+    assert done.returncode == 1 and message in done.stderr and "Traceback" not in done.stderr
+
+
+def test_perf_says_that_it_is_emulated(player):
+    done = run("perf", "-o", "A", "-p", "x=2", STRATA_TOOLS=str(player))
+    assert done.returncode == 0
+    first, timed, last = done.stdout.splitlines()
+    assert first.startswith("Emulated: ") and timed.endswith("us/run (emulated)") and last == "1 cases timed, 1 refused"
+
+
+def test_perf_that_ends_early(player):
+    done = run("perf", "-o", "B", STRATA_TOOLS=str(player))
+    assert done.returncode == 1 and "ended with exit code 3 here" in done.stdout and "0 cases timed" in done.stdout
+
+
+def test_a_summary_fits_on_a_screen(player):
+    """Thirty failures: the first ones with the assertion and what repeats them, the others counted."""
+    done = run("test", "-o", "D", STRATA_TOOLS=str(player))
+    assert done.returncode == 1 and "30 cases: 30 run" in done.stdout and "30 failed" in done.stdout
+    assert done.stdout.count("\nFAILED D(x=") == op_tests.FAILURES_SHOWN and "... and 26 more: 26 of D" in done.stdout
+    assert len(done.stdout.splitlines()) < 40
+
+
+def test_an_assertion_is_told_before_a_backtrace():
+    lines = ["x", "a.cpp:1: GGML_ASSERT(ok) failed", *(f"#{i}" for i in range(50)), "ended"]
+    assert op_tests.telling(lines, 3) == ["a.cpp:1: GGML_ASSERT(ok) failed", "#48", "#49", "ended"]
+    assert op_tests.telling(lines[:2], 3) == lines[:2]
+
+
 PLAYER = """#!/bin/bash
-# Lists four cases; of those it is asked for, A(x=1) passes, A(x=2) fails and A(x=3) ends the program.
+# Lists its cases; of those it is asked for, A(x=1) passes, A(x=2) and all D fail and A(x=3) ends the program.
+if [ "$1" = perf ]; then
+    case "$*" in
+        *"-o A"*) echo "  A(x=2):  852 runs -  1178.27 us/run"; echo "  A(x=3): not supported";;
+        *"-o B"*) echo "lost the device"; exit 3;;
+    esac
+    exit 0
+fi
 if [ "$STRATA_REFUSALS" = all ]; then
     for i in 1 2 3; do echo "  A(x=$i): not supported [STRATA0]"; done
     printf '@refused\\tB\\tf32[1,1,1,1] <-\\tno kernel for this op\\n'
     echo "  B(x=1): not supported [STRATA0]"
     echo "  C(x=1): not supported [STRATA0, CPU]"
     echo "  A(x=4): not supported [STRATA0]"
+    for i in $(seq 30); do echo "  D(x=$i): not supported [STRATA0]"; done
     exit 0
 fi
 case "$*" in *"A(x=1)"*) printf '  A(x=1): \\033[1;32mOK\\033[0m\\n';; esac
 case "$*" in *"A(x=2)"*) printf '[A] ERR = 0.5 > 0.1   A(x=2): \\033[1;31mFAIL\\033[0m\\n';; esac
 case "$*" in *"A(x=3)"*) echo "GGML_ASSERT(false) failed"; kill -ABRT $$;; esac
+for i in $(seq 30); do
+    case "$*" in *"D(x=$i)"*) echo "[D] ERR = 0.5 > 0.1   D(x=$i): FAIL";; esac
+done
 case "$*" in *"A(x=4)"*) printf '  A(x=4): \\033[1;32mOK\\033[0m\\n';; esac
 exit 1
 """
@@ -71,7 +115,7 @@ def player(tmp_path):
 
 def test_failures_are_told_with_what_repeats_them(player):
     """A failed case and one that ends the program count as failed; those after it are run all the same."""
-    done = run("test", STRATA_TOOLS=str(player))
+    done = run("test", "-o", "A,B,C", STRATA_TOOLS=str(player))
     assert done.returncode == 1
     assert "6 cases: 4 run" in done.stdout and "2 passed, 2 failed; 1 refused by the device; 1 not computed by the reference" in done.stdout
     assert "1 B: no kernel for this op (B)" in done.stdout
