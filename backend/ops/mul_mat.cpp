@@ -8,6 +8,7 @@
 #include "ops/mul_mat.h"
 
 #include <string>
+#include <utility>
 
 #include "ops/pointwise.h"
 #include "ops/quantized_types.h"
@@ -118,18 +119,26 @@ const char * product_refusal(const ggml_tensor * op) {
     return nullptr;
 }
 
+/// Memory for the quantized form of `x`, and whether it has been made.
+static std::pair<quantized_activations, bool> quantized_memory(planner & plan, const ggml_tensor * x, planner::made_of what) {
+    const std::size_t values = std::size_t(ggml_nelements(x)), value_bytes = (values + 255) / 256 * 256;
+    const planner::shared_memory memory = plan.shared("shared_q8_1", x, value_bytes + values / 32 * sizeof(q8_1_meta), {}, what);
+    return {{memory.data, static_cast<char *>(memory.data) + value_bytes}, memory.made};
+}
+
+quantized_activations room_for_quantized(planner & plan, const ggml_tensor * result) {
+    return quantized_memory(plan, result, planner::made_of::result).first;
+}
+
 quantized_activations plan_quantize(planner & plan, const ggml_tensor * x) {
-    const int64_t k = x->ne[0], columns = ggml_nrows(x);
-    const std::size_t value_bytes = (std::size_t(columns) * k + 255) / 256 * 256;
-    const planner::shared_memory memory = plan.shared("shared_q8_1", x, value_bytes + std::size_t(columns) * k / 32 * sizeof(q8_1_meta));
-    char * values = static_cast<char *>(memory.data);
-    char * meta = values + value_bytes;
-    if (memory.made) {
-        return {values, meta};
+    const int64_t k = x->ne[0];
+    const auto [q, made] = quantized_memory(plan, x, planner::made_of::operand);
+    if (made) {
+        return q;
     }
-    const quantize_args args = {x->data, values, meta, x->nb[1], x->nb[2], x->nb[3], uint32_t(k), uint32_t(x->ne[1]), make_divisor(x->ne[2])};
+    const quantize_args args = {x->data, q.values, q.meta, x->nb[1], x->nb[2], x->nb[3], uint32_t(k), uint32_t(x->ne[1]), make_divisor(x->ne[2])};
     plan.launch("quantize_q8_1", "quantize_q8_1", {uint32_t(x->ne[1]), tiles(k, 512), uint32_t(x->ne[2] * x->ne[3])}, {128}, args);
-    return {values, meta};
+    return q;
 }
 
 namespace {

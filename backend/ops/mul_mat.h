@@ -33,9 +33,12 @@ bool expert_product_is_mat_vec(const device_caps & caps, const ggml_tensor * op)
 
 /// Activations as bytes, the columns of all matrices one after the other.
 struct quantized_activations {
-    const void * values;   ///< int8 [column][k]
-    const void * meta;     ///< q8_1_meta [column][k / 32]
+    void * values;   ///< int8 [column][k]
+    void * meta;     ///< q8_1_meta [column][k / 32]
 };
+
+/// Room for the same of `result` (f32, contiguous, rows of a multiple of 32), for a kernel that writes both.
+quantized_activations room_for_quantized(planner & plan, const ggml_tensor * result);
 
 /// Quantizes all columns of `x` (f32, k a multiple of 32), once for all nodes that read it. STRATA_DISABLE=shared_q8_1: for each.
 quantized_activations plan_quantize(planner & plan, const ggml_tensor * x);

@@ -109,7 +109,7 @@ struct task {
     expert_tiles plan_routing(planner & plan, uint32_t columns, std::size_t token_step, std::size_t slot_step) const {
         const std::size_t list_bytes = std::size_t(tile_count(columns)) * sizeof(expert_tile);
         const planner::shared_memory memory = plan.shared("shared_routing", ids, list_bytes + std::size_t(pairs) * sizeof(expert_column),
-            {columns, uint64_t(w->ne[2]), uint64_t(x->ne[1]), token_step, slot_step});
+            {columns, uint64_t(w->ne[2]), uint64_t(ids->ne[0]), uint64_t(x->ne[1]), token_step, slot_step});
         auto * list = static_cast<expert_tile *>(memory.data);
         auto * sorted = reinterpret_cast<expert_column *>(static_cast<char *>(memory.data) + list_bytes);
         if (memory.made) {

@@ -40,12 +40,17 @@ public:
 
     /// Memory for what is made of `source` and `parameters` alone and nodes may share under a name (see plan/shared.h). If it has been made
     /// and still holds, the caller must not write to it, else it must fill all of it that will be read. `size` bytes, 256-byte aligned.
+    /// What is made of this node's own result holds from then on.
     struct shared_memory {
         void * data;
         bool made;
     };
+    enum class made_of { operand, result };
     virtual shared_memory shared(const char * name, const ggml_tensor * source, std::size_t size,
-                                 std::initializer_list<uint64_t> parameters = {}) = 0;
+                                 std::initializer_list<uint64_t> parameters = {}, made_of what = made_of::operand) = 0;
+
+    /// True if a later product with quantized weights reads `result`, so that it saves a launch to quantize it now. `name` is the switch.
+    virtual bool quantizes_result(const char * name, const ggml_tensor * result) = 0;
 
     /// Adds a launch. `family` is the code object, `kernel` the symbol; names and `args` are copied. A grid with a zero is dropped.
     template <class Args>

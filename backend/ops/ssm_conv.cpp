@@ -1,5 +1,6 @@
 // SSM_CONV: f32; any number of taps; rows of channels and sequences at any distance.
-#include "ops/op.h"
+#include "ops/ssm_conv.h"
+
 #include "strata/args/ssm_conv.h"
 
 namespace strata {
@@ -27,11 +28,13 @@ const char * refusal(const device_caps &, const ggml_tensor * op) {
     return nullptr;
 }
 
-void plan_ssm_conv(planner & plan, const ggml_tensor * op) {
+}  // namespace
+
+void plan_ssm_conv(planner & plan, const ggml_tensor * op, const ggml_tensor * bias, const ggml_tensor * result, bool silu) {
     const ggml_tensor * src = op->src[0];
     const ggml_tensor * weights = op->src[1];
     ssm_conv_args args = {};
-    args.dst = op->data;
+    args.dst = result->data;
     args.src = src->data;
     args.weights = weights->data;
     args.src_stride = src->nb[1];
@@ -40,6 +43,8 @@ void plan_ssm_conv(planner & plan, const ggml_tensor * op) {
     args.channels = uint32_t(op->ne[0]);
     args.tokens = uint32_t(op->ne[1]);
     args.taps = uint32_t(weights->ne[0]);
+    args.bias = bias ? bias->data : nullptr;
+    args.silu = silu;
 
     const uint32_t sequences = uint32_t(op->ne[2]);
     const int kind = args.taps == 3 ? 0 : args.taps == 4 ? 1 : 2;
@@ -53,9 +58,7 @@ void plan_ssm_conv(planner & plan, const ggml_tensor * op) {
     }
 }
 
-}  // namespace
-
 extern const op_entry ssm_conv_op;
-const op_entry ssm_conv_op = {GGML_OP_SSM_CONV, refusal, plan_ssm_conv};
+const op_entry ssm_conv_op = {GGML_OP_SSM_CONV, refusal, [](planner & plan, const ggml_tensor * op) { plan_ssm_conv(plan, op, nullptr, op, false); }};
 
 }  // namespace strata

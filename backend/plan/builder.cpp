@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <unordered_set>
 
 #include "buffer.h"
 #include "plan/fusion.h"
@@ -34,8 +35,8 @@ namespace {
 
 class builder final : public planner {
 public:
-    builder(gpu & target, const settings & switches, plan_memory & both, launch_plan & result)
-        : device(target), options(switches), memory(both), plan(result) {}
+    builder(gpu & target, const settings & switches, plan_memory & both, launch_plan & result, const ggml_cgraph * graph)
+        : device(target), options(switches), memory(both), plan(result), quantized_later(find_quantized(graph)) {}
 
     void begin(int index) {
         node = index;
@@ -49,8 +50,13 @@ public:
         applied(fusion);
     }
 
-    /// To be called for each tensor that the node or fusion has written.
-    void wrote(const ggml_tensor * result) { shareable.overwritten(result); }
+    /// What the node or fusion has written.
+    void wrote(const std::vector<const ggml_tensor *> & results) {
+        for (const ggml_tensor * each : results) {
+            shareable.overwritten(each);
+        }
+        shareable.settle();
+    }
 
     /// After a node that may have written to its sources.
     void wrote_anything() { shareable.clear(); }
@@ -68,12 +74,13 @@ public:
         return held(memory.node.at_least(device, used)) + offset;
     }
 
-    shared_memory shared(const char * name, const ggml_tensor * source, std::size_t size, std::initializer_list<uint64_t> parameters) override {
-        note_switch(name);
-        if (options.disabled.count(name) != 0 || options.disabled.count("fusion") != 0 || !fusions_enabled() || is_own(source->data)) {
+    shared_memory shared(const char * name, const ggml_tensor * source, std::size_t size, std::initializer_list<uint64_t> parameters,
+                         made_of what) override {
+        if (!is_on(name) || is_own(source->data)) {
             return {scratch(size), false};
         }
-        if (void * found = shareable.find(name, source, parameters)) {
+        void * found = what == made_of::operand ? shareable.find(name, source, parameters) : nullptr;
+        if (found != nullptr) {
             applied(name);
             return {found, true};
         }
@@ -83,7 +90,15 @@ public:
         while ((end = shareable.end_of_space(piece->data(), size)) > piece->size()) {
             piece = memory.shared.at_least(device, end);   // a larger piece elsewhere, with nothing in it yet
         }
-        return {shareable.add(name, source, parameters, held(piece), end, size), false};
+        return {shareable.add(name, source, parameters, held(piece), end, size, what == made_of::result), false};
+    }
+
+    bool quantizes_result(const char * name, const ggml_tensor * result) override {
+        if (!is_on(name) || !is_on("shared_q8_1") || quantized_later.count(result) == 0) {
+            return false;
+        }
+        applied(name);
+        return true;
     }
 
     void copy(void * dst, const void * src, std::size_t size) override {
@@ -153,6 +168,26 @@ private:
         });
     }
 
+    /// What products with quantized weights read.
+    static std::unordered_set<const ggml_tensor *> find_quantized(const ggml_cgraph * graph) {
+        std::unordered_set<const ggml_tensor *> found;
+        const graph_index index(graph);
+        for (int i = 0; i < graph->n_nodes; ++i) {
+            const ggml_tensor * node = graph->nodes[i];
+            if ((node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_MUL_MAT_ID) && ggml_is_quantized(node->src[0]->type)) {
+                std::vector<int> reshapes;
+                found.insert(behind_reshapes(index, node->src[1], reshapes));
+            }
+        }
+        return found;
+    }
+
+    /// True if STRATA_DISABLE allows what several nodes share, and fusions are on.
+    bool is_on(const char * name) const {
+        note_switch(name);
+        return options.disabled.count(name) == 0 && options.disabled.count("fusion") == 0 && fusions_enabled();
+    }
+
     void applied(const char * name) {
         for (auto & [known, times] : plan.fusions) {
             if (std::strcmp(known, name) == 0) {
@@ -168,6 +203,7 @@ private:
     plan_memory & memory;
     launch_plan & plan;
     shared_results shareable;
+    const std::unordered_set<const ggml_tensor *> quantized_later;
     int node = 0;
     const char * fusion = nullptr;
     std::size_t used = 0;  // scratch bytes of this node
@@ -229,19 +265,19 @@ std::unique_ptr<launch_plan> build_plan(gpu & device, const settings & options, 
             fusion_of[std::size_t(place)] = &match;
         }
     }
-    builder planner(device, options, memory, *plan);
+    builder planner(device, options, memory, *plan, graph);
     for (int i = 0; i < graph->n_nodes; ++i) {
         const ggml_tensor * node = graph->nodes[i];
         if (const fusion_match * match = fusion_of[std::size_t(i)]) {
             if (match->place() == i) {
                 planner.begin(*match);
                 match->pattern->plan(planner, *match);
-                std::for_each(match->written.begin(), match->written.end(), [&](const ggml_tensor * each) { planner.wrote(each); });
+                planner.wrote(match->written);
             }
         } else if (computes(node)) {
             planner.begin(i);
             find_op(node->op)->plan(planner, node);
-            planner.wrote(node);
+            planner.wrote({node});
             if (writes_sources(node->op)) {
                 planner.wrote_anything();
             }

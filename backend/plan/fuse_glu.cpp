@@ -61,6 +61,7 @@ bool guard(const fusion_target & target, const fusion_match & match) {
 
 expert_bias bias_of(const ggml_tensor * table) { return {table->data, table->nb[1]}; }
 
+/// If a product with quantized weights reads the result, it is quantized on the way; STRATA_DISABLE=glu_q8_1: not.
 void launch(planner & plan, const fusion_match & match, expert_bias bias, expert_bias up_bias) {
     const products of(match);
     const ggml_tensor * w = of.gate->src[0];
@@ -83,6 +84,14 @@ void launch(planner & plan, const fusion_match & match, expert_bias bias, expert
     std::memcpy(&args.limit, glu->op_params + 3, sizeof(float));
 
     const std::string type = weight_name(w->type);
+    if (rows % 32 == 0 && plan.quantizes_result("glu_q8_1", glu)) {
+        const quantized_activations result = room_for_quantized(plan, glu);
+        args.values = result.values;
+        args.meta = result.meta;
+        const std::string kernel = "mul_mat_vec_glu_" + type + "_q8_1";
+        plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), {rows / 32, 1, matrices}, {512}, args);
+        return;
+    }
     const uint32_t wave_rows = mat_vec_rows(int64_t(rows) * matrices, 1, w->ne[0]) > 1 ? 2 : 1;
     const std::string kernel = "mul_mat_vec_glu_" + type + "_r" + std::to_string(wave_rows);
     plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), {tiles(rows, 4 * wave_rows), 1, matrices}, {128}, args);

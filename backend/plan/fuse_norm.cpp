@@ -2,6 +2,7 @@
 #include <cstring>
 #include <string>
 
+#include "ops/mul_mat.h"
 #include "plan/fusion.h"
 #include "plan/row_operands.h"
 
@@ -43,38 +44,85 @@ norm_chain_args make_args(const ggml_tensor * dst, const ggml_tensor * src, cons
     return args;
 }
 
-void launch(planner & plan, const char * what, const norm_chain_args & args) {
-    const bool wave = args.row <= norm_wave_row, fours = args.row % 4 == 0;
-    const std::string kernel = std::string("norm_") + what + (wave ? "_wave" : "_row") + (fours ? "4" : "");
-    const uint32_t rows_a_block = wave ? norm_block / 32 : 1;
-    plan.launch("norm_chain", kernel.c_str(), {(args.rows + rows_a_block - 1) / rows_a_block}, {norm_block}, args);
+std::string kernel_of(const char * what, const norm_chain_args & args) {
+    return std::string("norm_") + what + (args.row <= norm_wave_row ? "_wave" : "_row") + (args.row % 4 == 0 ? "4" : "");
+}
+
+dims grid_of(const norm_chain_args & args) {
+    const uint32_t rows_a_block = args.row <= norm_wave_row ? norm_block / 32 : 1;
+    return {(args.rows + rows_a_block - 1) / rows_a_block};
+}
+
+/// The chain named `what`. If products with quantized weights read `result`, it is quantized on the way; STRATA_DISABLE=rms_norm_q8_1: not.
+void launch(planner & plan, const char * what, norm_chain_args args, const ggml_tensor * result) {
+    if (args.row % 32 == 0 && ggml_is_contiguous(result) && plan.quantizes_result("rms_norm_q8_1", result)) {
+        const quantized_activations q = room_for_quantized(plan, result);
+        args.values = q.values;
+        args.meta = q.meta;
+    }
+    plan.launch("norm_chain", kernel_of(what, args).c_str(), grid_of(args), {norm_block}, args);
 }
 
 void plan_norm_mul(planner & plan, const fusion_match & m) {
     norm_chain_args args = make_args(m.nodes.back(), m.operands[0], m.nodes[0]);
     args.weight = rows_of(m.operands[1]);
-    launch(plan, "mul", args);
+    launch(plan, "mul", args, m.nodes.back());
 }
 
 void plan_norm_mul_add(planner & plan, const fusion_match & m) {
     norm_chain_args args = make_args(m.nodes.back(), m.operands[0], m.nodes[0]);
     args.weight = rows_of(m.operands[1]);
     args.other = rows_of(m.operands[2]);
-    launch(plan, "mul_add", args);
+    launch(plan, "mul_add", args, m.nodes.back());
 }
 
 void plan_gated_norm(planner & plan, const fusion_match & m) {
     norm_chain_args args = make_args(m.nodes.back(), m.operands[0], m.nodes[0]);
     args.weight = rows_of(m.operands[1]);
     args.other = rows_of(m.operands[2]);
-    launch(plan, "mul_silu", args);
+    launch(plan, "mul_silu", args, m.nodes.back());
 }
 
-void plan_norm_scale(planner & plan, const fusion_match & m) {
-    norm_chain_args args = make_args(m.nodes.back(), m.operands[0], m.nodes[0]);
+norm_chain_args make_scale_args(const fusion_match & m) {
+    norm_chain_args args = make_args(m.nodes[1], m.operands[0], m.nodes[0]);
     std::memcpy(&args.scale, m.nodes[1]->op_params, sizeof(float));
     std::memcpy(&args.bias, m.nodes[1]->op_params + 1, sizeof(float));
-    launch(plan, "scale", args);
+    return args;
+}
+
+void plan_norm_scale(planner & plan, const fusion_match & m) { launch(plan, "scale", make_scale_args(m), m.nodes.back()); }
+
+/// Nodes: norm and scale of the first, then of the second. Both have the same shape and parameters.
+void plan_norm_scale_pair(planner & plan, const fusion_match & m) {
+    norm_chain_args args = make_scale_args(m);
+    args.other = rows_of(m.operands[1]);
+    args.sum = rows_of(m.nodes[3]);
+    dims grid = grid_of(args);
+    grid.y = 2;
+    plan.launch("norm_chain", kernel_of("scale", args).c_str(), grid, {norm_block}, args);
+}
+
+constexpr int search = 16;   // nodes before the last one in which its like is looked for
+
+bool find_norm_scale_pair(const graph_index & graph, const ggml_tensor * last, fusion_match & match) {
+    const auto is_scaled_norm = [](const ggml_tensor * t) { return t->op == GGML_OP_SCALE && t->src[0]->op == GGML_OP_RMS_NORM; };
+    if (!is_scaled_norm(last)) {
+        return false;
+    }
+    const int place = graph.find(last);
+    for (int i = place - 1; i >= 0 && i >= place - search; --i) {
+        const ggml_tensor * first = graph.graph->nodes[i];
+        if (is_scaled_norm(first) && first->src[0] != last->src[0] && ggml_are_same_shape(first, last) &&
+            std::memcmp(first->op_params, last->op_params, sizeof(last->op_params)) == 0 &&
+            std::memcmp(first->src[0]->op_params, last->src[0]->op_params, sizeof(last->op_params)) == 0) {
+            match.nodes = {first->src[0], first, last->src[0], last};
+            match.operands = {first->src[0]->src[0], last->src[0]->src[0]};
+            match.written = {first, last};
+            match.taken = {graph.find(first->src[0]), i, graph.find(last->src[0]), place};
+            return match.taken[0] >= 0 && match.taken[2] >= 0;
+        }
+    }
+    return false;
 }
 
 void plan_add_norm(planner & plan, const fusion_match & m) {
@@ -82,7 +130,7 @@ void plan_add_norm(planner & plan, const fusion_match & m) {
     args.other = rows_of(m.operands[1]);
     args.sum = rows_of(m.nodes[0]);
     args.weight = rows_of(m.operands[2]);
-    launch(plan, "of_sum", args);
+    launch(plan, "of_sum", args, m.nodes.back());
 }
 
 void plan_norm_add_norm(planner & plan, const fusion_match & m) {
@@ -92,7 +140,7 @@ void plan_norm_add_norm(planner & plan, const fusion_match & m) {
     args.sum = rows_of(m.nodes[2]);
     args.eps2 = eps_of(m.nodes[3]);
     args.weight2 = rows_of(m.operands[3]);
-    launch(plan, "twice", args);
+    launch(plan, "twice", args, m.nodes.back());
 }
 
 }  // namespace
@@ -138,6 +186,16 @@ const fusion_pattern norm_scale_fusion = {
     .in_place = operand_bits({0}),
     .guard = guard,
     .plan = plan_norm_scale,
+};
+
+/// Two of those, of the same shape.
+extern const fusion_pattern norm_scale_pair_fusion;
+const fusion_pattern norm_scale_pair_fusion = {
+    .name = "rms_norm_scale_pair",
+    .steps = {},
+    .guard = guard,
+    .plan = plan_norm_scale_pair,
+    .find = find_norm_scale_pair,
 };
 
 /// s = x + y, and s / rms(s) * w: a residual and the norm of the next block.

@@ -290,7 +290,7 @@ std::vector<fusion_match> find_fusions(const fusion_target & target, const ggml_
         if (target.disabled(pattern->name)) {
             continue;
         }
-        for (int i = 0; i < graph->n_nodes; ++i) {
+        for (int i = graph->n_nodes - 1; i >= 0; --i) {   // backwards: of a pattern's longer and shorter forms the longer ends later
             const ggml_tensor * node = graph->nodes[i];
             if (fused[std::size_t(i)] || is_empty_op(node->op) || (!pattern->find && node->op != pattern->steps.back().op)) {
                 continue;

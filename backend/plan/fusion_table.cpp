@@ -21,6 +21,13 @@ extern const fusion_pattern norm_scale_fusion;         // fuse_norm.cpp
 extern const fusion_pattern expert_bias_glu_fusion;    // fuse_glu.cpp
 extern const fusion_pattern expert_glu_fusion;         // fuse_glu.cpp
 extern const fusion_pattern product_glu_fusion;        // fuse_glu.cpp
+extern const fusion_pattern norm_scale_pair_fusion;    // fuse_norm.cpp
+extern const fusion_pattern conv_bias_silu_fusion;     // fuse_gate.cpp
+extern const fusion_pattern conv_silu_fusion;          // fuse_gate.cpp
+extern const fusion_pattern sigmoid_copy_mul_fusion;   // fuse_gate.cpp
+extern const fusion_pattern sigmoid_mul_fusion;        // fuse_gate.cpp
+extern const fusion_pattern softplus_mul_fusion;       // fuse_gate.cpp
+extern const fusion_pattern silu_mul_fusion;           // fuse_gate.cpp
 
 const std::vector<const fusion_pattern *> & fusion_table() {
     static const std::vector<const fusion_pattern *> table = {
@@ -41,7 +48,14 @@ const std::vector<const fusion_pattern *> & fusion_table() {
         &gated_norm_fusion,
         &norm_mul_add_fusion,
         &norm_mul_fusion,
+        &norm_scale_pair_fusion,
         &norm_scale_fusion,
+        &conv_bias_silu_fusion,
+        &conv_silu_fusion,
+        &sigmoid_copy_mul_fusion,
+        &sigmoid_mul_fusion,
+        &softplus_mul_fusion,
+        &silu_mul_fusion,
     };
     return table;
 }

@@ -8,8 +8,8 @@
 
 namespace strata {
 
-/// The names under which planners share; each is a switch in STRATA_DISABLE.
-constexpr const char * shared_names[] = {"shared_q8_1", "shared_routing"};
+/// The names under which planners share, and under which they make what is shared ahead; each is a switch in STRATA_DISABLE.
+constexpr const char * shared_names[] = {"shared_q8_1", "shared_routing", "rms_norm_q8_1", "glu_q8_1"};
 
 /// Which results exist, and where in a piece of memory of their own. Sizes and addresses in bytes.
 class shared_results {
@@ -21,11 +21,15 @@ public:
     std::size_t end_of_space(const void * base, std::size_t size) const;
 
     /// Keeps a result of `size` bytes that ends `end` bytes after `base`; returns its address. The oldest gives way where there are many.
+    /// `fresh`: made of what the current node writes.
     void * add(const char * name, const ggml_tensor * source, std::initializer_list<uint64_t> parameters, void * base, std::size_t end,
-               std::size_t size);
+               std::size_t size, bool fresh);
 
-    /// Forgets what was made of this memory.
+    /// Forgets what was made of this memory, unless it is fresh.
     void overwritten(const ggml_tensor * result);
+
+    /// The current node is done: nothing is fresh any more.
+    void settle();
 
     void clear() { results.clear(); }
 
@@ -35,6 +39,7 @@ private:
         ggml_tensor source;   ///< as it was: only type, shape, strides and address count
         std::vector<uint64_t> parameters;
         uintptr_t begin, end;
+        bool fresh;
     };
     std::vector<entry> results;   // oldest first
 };

@@ -2,12 +2,13 @@
 // kernel does: the same bits as one launch an op.
 #include "row_norm.h"
 #include "strata/args/norm_chain.h"
+#include "strata/q8_1.h"
 
 namespace strata {
 
 enum class chain {
     mul,        // norm(src) * weight
-    scale,      // norm(src) * scale + bias
+    scale,      // norm(src) * scale + bias; with a grid of two in y also sum = norm(other) * scale + bias
     mul_add,    // norm(src) * weight + other
     mul_silu,   // norm(src) * weight * silu(other)
     of_sum,     // sum = src + other, norm(sum) * weight
@@ -18,6 +19,7 @@ enum class chain {
 struct chain_row {
     float * dst, * sum;
     const float * src, * weight, * other, * weight2;
+    char * values, * meta;
 };
 
 STRATA_DEVICE chain_row find_row(const norm_chain_args & a, uint32_t row) {
@@ -26,7 +28,28 @@ STRATA_DEVICE chain_row find_row(const norm_chain_args & a, uint32_t row) {
     const auto at = [&](const row_operand & o) {
         return reinterpret_cast<float *>(static_cast<char *>(o.data) + (i1 * o.stride[0] + i2 * o.stride[1] + i3 * o.stride[2]));
     };
-    return {at(a.dst), at(a.sum), at(a.src), at(a.weight), at(a.other), at(a.weight2)};
+    const uint64_t first = static_cast<uint64_t>(row) * a.row;
+    return {at(a.dst), at(a.sum), at(a.src), at(a.weight), at(a.other), at(a.weight2), static_cast<char *>(a.values) + first,
+            static_cast<char *>(a.meta) + first / 32 * sizeof(q8_1_meta)};
+}
+
+// Two of a kind in one launch: the second one's rows are `other` and `sum`.
+STRATA_DEVICE void choose_of_pair(chain_row & at) {
+    if (block_y() != 0) {
+        at.src = at.other;
+        at.dst = at.sum;
+    }
+}
+
+// The result, elements e .. e+3.
+template <bool Fours>
+STRATA_DEVICE void finish(const norm_chain_args & a, const chain_row & at, uint32_t e, float4v v) {
+    store_part<Fours>(at.dst, e, a.row, v);
+    if constexpr (Fours) {
+        if (a.values && e < a.row) {
+            store_q8_1(at.values, at.meta, e, v);
+        }
+    }
 }
 
 // Elements e .. e+3 of what the first norm is taken of.
@@ -68,7 +91,10 @@ STRATA_DEVICE void chain_in_wave(const norm_chain_args & a) {
     if (row >= a.rows) {
         return;
     }
-    const chain_row at = find_row(a, row);
+    chain_row at = find_row(a, row);
+    if constexpr (Chain == chain::scale) {
+        choose_of_pair(at);
+    }
     const uint32_t first = 4 * (thread_x() % wave_size);
     float4v values[norm_wave_steps];
     float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
@@ -96,7 +122,7 @@ STRATA_DEVICE void chain_in_wave(const norm_chain_args & a) {
                 values[k] = v;
                 add_squares(sums, v);
             } else {
-                store_part<Fours>(at.dst, e, a.row, v);
+                finish<Fours>(a, at, e, v);
             }
         }
     }
@@ -106,7 +132,7 @@ STRATA_DEVICE void chain_in_wave(const norm_chain_args & a) {
         for (uint32_t k = 0; k < norm_wave_steps; k++) {
             if (k * wave_step < a.row) {
                 const uint32_t e = first + k * wave_step;
-                store_part<Fours>(at.dst, e, a.row, values[k] * scale2 * load_part<Fours>(at.weight2, e, a.row));
+                finish<Fours>(a, at, e, values[k] * scale2 * load_part<Fours>(at.weight2, e, a.row));
             }
         }
     }
@@ -115,7 +141,10 @@ STRATA_DEVICE void chain_in_wave(const norm_chain_args & a) {
 // A workgroup a row, read once for each norm and once more: any length. What a work-item has written it reads again itself.
 template <chain Chain, bool Fours>
 STRATA_DEVICE void chain_in_block(const norm_chain_args & a, float * parts) {
-    const chain_row at = find_row(a, block_x());
+    chain_row at = find_row(a, block_x());
+    if constexpr (Chain == chain::scale) {
+        choose_of_pair(at);
+    }
     const uint32_t first = 4 * thread_x();
     float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
     for (uint32_t e = first; e < a.row; e += block_step) {
@@ -130,14 +159,14 @@ STRATA_DEVICE void chain_in_block(const norm_chain_args & a, float * parts) {
             store_part<Fours>(at.sum, e, a.row, v);
             add_squares(sums, v);
         } else {
-            store_part<Fours>(at.dst, e, a.row, v);
+            finish<Fours>(a, at, e, v);
         }
     }
     if constexpr (Chain == chain::twice) {
         const float scale2 = rms_scale(block_sum<norm_waves>(lane_total(sums), parts + norm_waves), a.row, a.eps2);
         for (uint32_t e = first; e < a.row; e += block_step) {
             const float4v v = load_part<Fours>(at.sum, e, a.row) * scale2;
-            store_part<Fours>(at.dst, e, a.row, v * load_part<Fours>(at.weight2, e, a.row));
+            finish<Fours>(a, at, e, v * load_part<Fours>(at.weight2, e, a.row));
         }
     }
 }

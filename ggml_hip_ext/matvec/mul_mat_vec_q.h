@@ -7,6 +7,7 @@
 #include "strata/blocks.h"
 #include "strata/glu.h"
 #include "strata/memory.h"
+#include "strata/q8_1.h"
 #include "strata/reduce.h"
 
 namespace strata {
@@ -116,17 +117,12 @@ STRATA_DEVICE void mul_mat_vec_q(const mul_mat_q_args & a) {
     }
 }
 
-/// A gated unit of two products. Grid: groups of 4 Rows rows, 1, matrices.
+/// A gated unit of two products: `Rows` rows from `row` on, which the matrix has. Its results are in the first of each group of lanes that
+/// shares one, which gets result_row() of it.
 template <class Type, uint32_t Rows>
-STRATA_DEVICE void mul_mat_vec_glu_q(const mul_mat_glu_args & args) {
-    constexpr uint32_t results = 2 * Rows, lanes_per_result = wave_size / results;
+STRATA_DEVICE float glu_of_rows(const mul_mat_glu_args & args, const matrix_place & at, uint32_t row) {
     const mul_mat_q_args & a = args.product;
-    const uint32_t row = uniform((block_x() * mul_mat_vec_waves + (thread_x() >> 5)) * Rows);
-    if (row >= a.rows) {
-        return;
-    }
-    const matrix_place at = find_matrix<1>(a, block_z());
-    const char * weights[results];
+    const char * weights[2 * Rows];
 #pragma unroll
     for (uint32_t r = 0; r < Rows; ++r) {
         const uint32_t existing = row + r < a.rows ? row + r : a.rows - 1;
@@ -134,27 +130,71 @@ STRATA_DEVICE void mul_mat_vec_glu_q(const mul_mat_glu_args & args) {
         weights[r] = static_cast<const char *>(a.weights) + offset;
         weights[Rows + r] = static_cast<const char *>(args.up) + offset;
     }
-    float sums[results] = {};
+    float sums[2 * Rows] = {};
     multiply<Type, 1>(weights, at, a.k, sums);
 
     const float mine = wave_sums(sums), other = lane_xor<16>(mine);   // lanes 0 to 15 have the rows of `weights`, 16 to 31 those of `up`
-    const uint32_t lane = lane_id(), r = lane / lanes_per_result;
-    if (lane % lanes_per_result == 0 && r < Rows && row + r < a.rows) {
-        float x = mine, gate = other;
-        const auto add_bias = [&](float & to, const expert_bias & bias) {
-            if (bias.rows) {
-                to += load<float>(static_cast<const char *>(bias.rows) + at.expert * bias.stride, (row + r) * sizeof(float));
-            }
-        };
-        add_bias(x, args.bias);
-        add_bias(gate, args.up_bias);
-        at.dst[row + r] = glu(args.kind, x, gate, args.alpha, args.limit);
+    const uint32_t r = lane_id() / (wave_size / (2 * Rows));
+    float x = mine, gate = other;
+    const auto add_bias = [&](float & to, const expert_bias & bias) {
+        if (bias.rows && r < Rows && row + r < a.rows) {
+            to += load<float>(static_cast<const char *>(bias.rows) + at.expert * bias.stride, (row + r) * sizeof(float));
+        }
+    };
+    add_bias(x, args.bias);
+    add_bias(gate, args.up_bias);
+    return glu(args.kind, x, gate, args.alpha, args.limit);
+}
+
+/// The row, counted from the first one, whose result this lane has to write; Rows if none.
+template <uint32_t Rows>
+STRATA_DEVICE uint32_t result_row() {
+    constexpr uint32_t lanes = wave_size / (2 * Rows);
+    return lane_id() % lanes == 0 ? smaller(lane_id() / lanes, Rows) : Rows;
+}
+
+/// Grid: groups of 4 Rows rows, 1, matrices.
+template <class Type, uint32_t Rows>
+STRATA_DEVICE void mul_mat_vec_glu_q(const mul_mat_glu_args & args) {
+    const uint32_t rows = args.product.rows, row = uniform((block_x() * mul_mat_vec_waves + (thread_x() >> 5)) * Rows);
+    if (row >= rows) {
+        return;
+    }
+    const matrix_place at = find_matrix<1>(args.product, block_z());
+    const float result = glu_of_rows<Type, Rows>(args, at, row);
+    const uint32_t r = result_row<Rows>();
+    if (r < Rows && row + r < rows) {
+        at.dst[row + r] = result;
+    }
+}
+
+/// The same, and the result quantized too: rows are a multiple of 32, of which a workgroup of 16 waves does 32. Grid: groups of 32 rows, 1,
+/// matrices.
+template <class Type>
+STRATA_DEVICE void mul_mat_vec_glu_q8_1(const mul_mat_glu_args & args) {
+    constexpr uint32_t wave_rows = 2;
+    __shared__ float results[32];
+    const uint32_t first = block_x() * 32, in_block = uniform((thread_x() >> 5) * wave_rows);
+    const matrix_place at = find_matrix<1>(args.product, block_z());
+    const float result = glu_of_rows<Type, wave_rows>(args, at, first + in_block);
+    const uint32_t r = result_row<wave_rows>();
+    if (r < wave_rows) {
+        at.dst[first + in_block + r] = result;
+        results[in_block + r] = result;
+    }
+    barrier();
+    if (thread_x() < 8) {
+        const uint64_t flat = static_cast<uint64_t>(block_z()) * args.product.rows;
+        const float * const mine = results + 4 * thread_x();
+        store_q8_1(static_cast<char *>(args.values) + flat, static_cast<char *>(args.meta) + flat / 32 * sizeof(q8_1_meta),
+                   first + 4 * thread_x(), float4v{mine[0], mine[1], mine[2], mine[3]});
     }
 }
 
 }  // namespace strata
 
-// Kernels mul_mat_vec_<type>_c<columns>_r<rows a wave>, and mul_mat_vec_glu_<type>_r<rows of each matrix a wave>.
+// Kernels mul_mat_vec_<type>_c<columns>_r<rows a wave>, mul_mat_vec_glu_<type>_r<rows of each matrix a wave>, and
+// mul_mat_vec_glu_<type>_q8_1.
 #define STRATA_MUL_MAT_VEC_Q(type, columns, rows)                                             \
     STRATA_KERNEL(128) void mul_mat_vec_##type##_c##columns##_r##rows(strata::mul_mat_q_args a) { \
         strata::mul_mat_vec_q<strata::type, columns, rows>(a);                                \
@@ -163,7 +203,12 @@ STRATA_DEVICE void mul_mat_vec_glu_q(const mul_mat_glu_args & args) {
     STRATA_KERNEL(128) void mul_mat_vec_glu_##type##_r##rows(strata::mul_mat_glu_args a) {    \
         strata::mul_mat_vec_glu_q<strata::type, rows>(a);                                     \
     }
+#define STRATA_MUL_MAT_VEC_GLU_Q8_1(type)                                                     \
+    STRATA_KERNEL(512) void mul_mat_vec_glu_##type##_q8_1(strata::mul_mat_glu_args a) {       \
+        strata::mul_mat_vec_glu_q8_1<strata::type>(a);                                        \
+    }
 #define STRATA_MUL_MAT_VEC_Q_KERNELS(type) \
+    STRATA_MUL_MAT_VEC_GLU_Q8_1(type)      \
     STRATA_MUL_MAT_VEC_GLU_Q(type, 1)      \
     STRATA_MUL_MAT_VEC_GLU_Q(type, 2)      \
     STRATA_MUL_MAT_VEC_Q(type, 1, 1)       \

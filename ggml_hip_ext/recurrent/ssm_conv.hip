@@ -1,4 +1,5 @@
-// SSM_CONV: each channel's row of numbers times a short row of weights, at every token; the result lies token by token.
+// SSM_CONV: each channel's row of numbers times a short row of weights, at every token; the result lies token by token. A bias and SiLU behind
+// it round as their own kernels do.
 #include "strata/args/ssm_conv.h"
 #include "strata/math.h"
 #include "strata/memory.h"
@@ -15,6 +16,14 @@ STRATA_DEVICE char * token_row(const ssm_conv_args & a, uint32_t token) {
     return static_cast<char *>(a.dst) + (static_cast<uint64_t>(block_z()) * a.tokens + token) * a.channels * sizeof(float);
 }
 
+/// What becomes of a channel's sum.
+STRATA_DEVICE float finish(const ssm_conv_args & a, uint32_t channel, float sum) {
+    if (a.bias) {
+        sum += load<float>(a.bias, channel * sizeof(float));
+    }
+    return a.silu ? silu(sum) : sum;
+}
+
 /// A channel of a token a work-item: for a few tokens.
 template <uint32_t Taps>
 STRATA_DEVICE void ssm_conv_single(const ssm_conv_args & a) {
@@ -28,7 +37,7 @@ STRATA_DEVICE void ssm_conv_single(const ssm_conv_args & a) {
     for (uint32_t k = 0; k < tap_count<Taps>(a); k++) {
         sum = fma(load<float>(x, (token + k) * 4), load<float>(w, k * 4), sum);
     }
-    store(token_row(a, token), channel * 4, sum);
+    store(token_row(a, token), channel * 4, finish(a, channel, sum));
 }
 
 /// 32 channels of 64 tokens a workgroup: rows are read along the tokens and written along the channels. A lane has a channel, and its wave
@@ -66,7 +75,7 @@ STRATA_DEVICE void ssm_conv_tile(const ssm_conv_args & a) {
     }
     for (uint32_t t = 0; t < wave_tokens; t++) {
         if (begin + t < tokens) {
-            store(token_row(a, first_token + begin + t), (first_channel + lane) * 4, sums[t]);
+            store(token_row(a, first_token + begin + t), (first_channel + lane) * 4, finish(a, first_channel + lane, sums[t]));
         }
     }
 }

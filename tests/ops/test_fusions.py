@@ -5,7 +5,7 @@ import pytest
 
 from support.delta_net_layer import Layer
 from support.fusions import MEMORY, compute, counted, fusions, names, switches
-from support.ggml import PluginError, device, ffi, last_error, lib
+from support.ggml import PluginError, counter, device, ffi, last_error, lib
 from support.ops import QUANTIZED_TYPES, Graph, Quantized, new_rng, random_blocks
 
 F32 = 4  # bytes
@@ -197,6 +197,75 @@ def rope_of_view(g, x, w, positions):
     return norm_rope(g, view, w, positions)
 
 
+def norm_scale_pair(g, x):
+    """q and k: views of the same rows."""
+    size = x.ne[0] // 2
+    q, k = (g.view_2d(x, size, x.ne[1], x.nb[1], i * size * F32) for i in range(2))
+    return g.scale(g.rms_norm(q, 1e-6), 0.125), g.scale(g.rms_norm(k, 1e-6), 0.125)
+
+
+def conv_silu(g, x, kernel):
+    return g.silu(g.ssm_conv(x, kernel)),
+
+
+def conv_bias_silu(g, x, kernel, bias):
+    return g.silu(g.add(g.ssm_conv(x, kernel), bias)),
+
+
+def sigmoid_gate(g, x, gate):
+    return g.mul(x, g.sigmoid(gate)),
+
+
+def softplus_gate(g, x, gate):
+    return g.mul(g.softplus(gate), x),
+
+
+def silu_gate(g, x, gate):
+    return g.mul(x, g.silu(gate)),
+
+
+def strided_gate(g, x, both):
+    """Gates lie between the heads of q; the result has a row for all heads."""
+    size, heads, tokens = both.ne[0] // 2, both.ne[1], both.ne[2]
+    gate = g.cont_2d(g.view_3d(both, size, heads, tokens, both.nb[1], both.nb[2], size * F32), size * heads, tokens)
+    return g.mul(g.reshape_2d(x, size * heads, tokens), g.sigmoid(gate)),
+
+
+def glu_then_down(g, a, b, down, x):
+    """The gated unit is read by a product with quantized weights."""
+    y = g.swiglu_split(g.mul_mat(a, x), g.mul_mat(b, x))
+    return g.mul_mat(down, y), g.silu(y)
+
+
+def experts_then_down(g, a, b, down, x, ids):
+    columns = g.reshape_3d(x, x.ne[0], 1, x.ne[1])
+    y = g.swiglu_split(g.mul_mat_id(a, columns, ids), g.mul_mat_id(b, columns, ids))
+    return g.mul_mat_id(down, y, ids), g.silu(y)
+
+
+def norm_of_products(g, x, w, a, b):
+    """The norm's rows are read by products with quantized weights, and as they are."""
+    n = g.mul(g.rms_norm(x, 1e-6), w)
+    return g.mul_mat(a, n), g.mul_mat(b, g.reshape_2d(n, b.ne[0], x.ne[0] * x.ne[1] // b.ne[0])), g.silu(n)
+
+
+def sum_norm_of_products(g, x, y, w, a, b):
+    total = g.add(x, y)
+    n = g.mul(g.rms_norm(total, 1e-6), w)
+    return g.mul_mat(a, n), g.mul_mat(b, n), total
+
+
+def twice_norm_of_products(g, x, w, y, v, a):
+    total = g.add(g.mul(g.rms_norm(x, 1e-6), w), y)
+    return g.mul_mat(a, g.mul(g.rms_norm(total, 1e-6), v)), total
+
+
+def gated_norm_of_heads(g, x, w, z, a):
+    """Heads are normed, and read as one row."""
+    n = g.mul(g.mul(g.rms_norm(x, 1e-6), w), g.silu(z))
+    return g.mul_mat(a, g.reshape_2d(n, x.ne[0] * x.ne[1], x.ne[2])),
+
+
 def layers(g, x, w, v):
     """A row of residuals and norms, of which each result may take the memory of an operand."""
     for _ in range(3):
@@ -302,7 +371,42 @@ def cases():
     yield "rope-of-view", rope_of_view, [normal(3, 2, 256), normal(128), numbers(4096, 3)], {"rms_norm_mul_rope": 1}
     yield "rope-stored-int-index", rope_stored, [normal(3, 2, 64), numbers(4096, 3), numbers(6, 3, distinct=True),
                                                  lambda rng: np.zeros((6, 128), np.float16)], {"rope_set_rows": 1}
+    for n, rows in ((2, 1), (14, 3), (130, 5), (256, 16), (2056, 2)):
+        yield f"norm-scale-pair-{n}", norm_scale_pair, [normal(rows, n)], {"rms_norm_scale_pair": 1}
+    for channels, tokens, taps in ((7, 1, 4), (65, 3, 4), (96, 20, 4), (33, 70, 3), (40, 9, 5)):
+        inputs = [normal(2, channels, tokens + taps - 1), normal(channels, taps)]
+        yield f"conv-silu-{channels}-{tokens}", conv_silu, inputs, {"ssm_conv_silu": 1}
+        yield f"conv-bias-silu-{channels}-{tokens}", conv_bias_silu, [*inputs, normal(channels)], {"ssm_conv_add_silu": 1}
+    for n in (1, 7, 63, 65, 512):
+        yield f"sigmoid-gate-{n}", sigmoid_gate, [normal(3, n), normal(3, n)], {"sigmoid_mul": 1}
+        yield f"softplus-gate-{n}", softplus_gate, [normal(3, n), normal(3, n)], {"softplus_mul": 1}
+        yield f"silu-gate-{n}", silu_gate, [normal(3, n), normal(3, n)], {"silu_mul": 1}
+        yield f"strided-gate-{n}", strided_gate, [normal(3, 2, n), normal(3, 2, 2 * n)], {"cont_sigmoid_mul": 1}
+    for n, rows in ((32, 3), (96, 5), (1024, 1), (2048, 2), (1056, 9)):
+        yield (f"norm-of-products-{n}", norm_of_products, [normal(rows, n), normal(n), quantized("q8_0", 8, n), quantized("q4_0", 8, 32)],
+               {"rms_norm_mul": 1, "rms_norm_q8_1": 1, "shared_q8_1": 2})
+        yield (f"sum-norm-of-products-{n}", sum_norm_of_products,
+               [normal(rows, n), normal(rows, n), normal(n), quantized("q8_0", 8, n), quantized("q4_0", 8, n)],
+               {"add_rms_norm_mul": 1, "rms_norm_q8_1": 1, "shared_q8_1": 2})
+        yield (f"twice-norm-of-products-{n}", twice_norm_of_products,
+               [normal(rows, n), normal(n), normal(rows, n), normal(n), quantized("q8_0", 8, n)],
+               {"rms_norm_mul_add_rms_norm_mul": 1, "rms_norm_q8_1": 1, "shared_q8_1": 1})
+    yield ("gated-norm-of-heads", gated_norm_of_heads, [normal(3, 4, 64), normal(64), normal(3, 4, 64), quantized("q8_0", 8, 256)],
+           {"gated_rms_norm": 1, "rms_norm_q8_1": 1, "shared_q8_1": 1})
+    for m, k, kind in ((32, 64, "q8_0"), (64, 512, "q4_K"), (96, 2048, "q6_K"), (2080, 256, "iq2_s")):
+        yield (f"glu-then-down-{m}", glu_then_down, [blocks(kind, m, k), blocks(kind, m, k), quantized("q8_0", 7, m), normal(k)],
+               {"mul_mat_glu": 1, "glu_q8_1": 1, "shared_q8_1": 1})
+        yield (f"experts-then-down-{m}", experts_then_down, [blocks(kind, 8, m, k), blocks(kind, 8, m, k), quantized("q8_0", 8, 5, m), normal(3, k),
+                                                             experts(8, 3, 2)], {"mul_mat_id_glu": 1, "glu_q8_1": 1, "shared_q8_1": 1})
+    yield ("glu-of-zeros-then-down", glu_then_down, [quantized("q8_0", 32, 64), quantized("q8_0", 32, 64), quantized("q8_0", 7, 32),
+                                                     lambda rng: np.zeros(64, np.float32)], {"mul_mat_glu": 1, "glu_q8_1": 1, "shared_q8_1": 1})
+    for i, kind in enumerate(QUANTIZED_TYPES):
+        yield (f"glu-then-down-{kind}", glu_then_down, [blocks(kind, 32 * (1 + i % 3), 256), blocks(kind, 32 * (1 + i % 3), 256),
+                                                        quantized("q8_0", 3, 32 * (1 + i % 3)), normal(256)],
+               {"mul_mat_glu": 1, "glu_q8_1": 1, "shared_q8_1": 1})
     zeros = lambda rng: np.zeros((3, 128), np.float32)
+    yield "zeros-of-products", norm_of_products, [zeros, normal(128), quantized("q8_0", 8, 128), quantized("q4_0", 8, 128)], {
+        "rms_norm_mul": 1, "rms_norm_q8_1": 1, "shared_q8_1": 2}
     yield "zeros", norm_mul_add, [zeros, normal(128), zeros], {"rms_norm_mul_add": 1}
 
 
@@ -467,7 +571,24 @@ def rope_stored_in_part(g, x, positions, index, cache):
 
 CACHE = [normal(3, 2, 64), numbers(4096, 3), numbers(6, 3, np.int64, distinct=True)]
 
+def short_gate(g, x, gate):
+    """One gate for a whole row."""
+    return g.mul(x, g.sigmoid(gate)),
+
+
+def read_gate(g, x, gate):
+    s = g.sigmoid(gate)
+    return g.mul(x, s), g.silu(s)
+
+
+def norms_of_two_scales(g, x, y):
+    return g.add(g.scale(g.rms_norm(x, 1e-6), 0.125), g.scale(g.rms_norm(y, 1e-5), 0.125)),
+
+
 REFUSALS = {
+    "gate-short": (short_gate, [normal(3, 64), normal(3, 1)]),
+    "gate-read": (read_gate, [normal(3, 64), normal(3, 64)]),
+    "gate-wide": (short_gate, [normal(3, 64), normal(1, 64)]),
     "rope-read": (rope_read, [*CACHE, lambda rng: np.zeros((6, 128), np.float16)]),
     "rope-in-part": (rope_stored_in_part, [*CACHE, lambda rng: np.zeros((6, 64), np.float16)]),
     "rope-float-cache": (rope_stored, [*CACHE, normal(6, 128)]),
@@ -488,7 +609,6 @@ REFUSALS = {
     "expert-sum-rows": (expert_sum, [normal(2, 3, 64), normal(2, 3, 64)]),
     "shared-gate-short": (shared_gate, [normal(1, 256), normal(2, 256), normal(2, 64), normal(2, 64)]),
     "shared-gate-tokens": (shared_gate, [normal(1, 512), normal(9, 512), normal(9, 64), normal(9, 64)]),
-    "shared-gate-rows": (shared_gate, [normal(64, 512), normal(2, 512), normal(2, 64), normal(2, 64)]),
     "shared-gate-one-routed": (shared_gate, [normal(1, 512), normal(1, 512), normal(1, 64), normal(3, 64)]),
     "gates-two-inputs": (two_inputs_of_gates, [normal(4, 512), normal(4, 512), normal(4), normal(4), normal(2, 512), normal(2, 512)]),
     "gates-tokens": (delta_net_gates, [normal(4, 512), normal(4, 512), normal(4), normal(4), normal(9, 512)]),
@@ -519,6 +639,39 @@ def test_refused(name):
     wanted, _ = compute(build, inputs, fused=False)
     got, applied = compute(build, inputs)
     assert got == wanted and not {name for name in applied if not name.startswith("shared_")}
+
+
+def test_a_gate_for_each_column():
+    """The product that makes the gate is left alone."""
+    inputs = [make(new_rng()) for make in (normal(64, 512), normal(2, 512), normal(2, 64), normal(2, 64))]
+    wanted, _ = compute(shared_gate, inputs, fused=False)
+    got, applied = compute(shared_gate, inputs)
+    assert got == wanted and applied == {"sigmoid_mul": 1}
+
+
+def test_norms_of_two_kinds_are_no_pair():
+    inputs = [normal(3, 64)(new_rng()), normal(3, 64)(new_rng())]
+    wanted, _ = compute(norms_of_two_scales, inputs, fused=False)
+    got, applied = compute(norms_of_two_scales, inputs)
+    assert got == wanted and applied == {"rms_norm_scale": 2}
+
+
+# Launches of whole graphs: fusions that take less than they could would show.
+LAUNCHES = {"rms_norm_mul_add_rms_norm_mul-65": 1, "gated_rms_norm-63": 1, "rms_norm_scale-7": 1, "norm-scale-pair-130": 1, "router-16-5": 2,
+            "router-sums-16-5": 2, "router-of-chosen-16-5": 2, "expert-sum-65-8": 1, "shared-gate-add-63-264": 1, "gates-7-511": 1,
+            "gates-beta-first-7-511": 1, "glu-q4_K": 2, "glu-of-experts-q8_0-8": 2, "glu-of-biased": 2, "three-products-5": 4,
+            "experts-40": 4, "norm-rope-128-9-halves": 1, "norm-rope-stored-128-9-neighbours": 1, "rope-stored-128-9-halves": 1,
+            "conv-bias-silu-65-3": 1, "strided-gate-65": 1, "sum-norm-of-products-96": 3, "gated-norm-of-heads": 2,
+            "glu-then-down-64": 4, "experts-then-down-96": 4}
+
+
+@pytest.mark.parametrize("name", list(LAUNCHES))
+def test_launches(name):
+    build, makers, _ = CASES[name]
+    inputs = [make(new_rng()) for make in makers]
+    before = counter("launches")
+    compute(build, inputs)
+    assert counter("launches") - before == LAUNCHES[name]
 
 
 @pytest.mark.parametrize("columns", [2, 9])

@@ -20,6 +20,9 @@ struct mul_mat_glu_args {
     expert_bias bias, up_bias;
     glu_kind kind;
     float alpha, limit;
+    // dst as quantize_q8_1 makes it, for the kernels with q8_1 in their names; a row's values are `rows` of the product.
+    void * values;                     ///< int8 [matrix][row]
+    void * meta;                       ///< q8_1_meta [matrix][row / 32]
 };
 
 }  // namespace strata

@@ -24,6 +24,9 @@ struct norm_chain_args {
     fast_divisor ne1, ne2;
     float eps, eps2;            ///< of the first and the second norm
     float scale, bias;          ///< instead of a weight
+    // dst as quantize_q8_1 makes it of contiguous rows, or null; for kernels with 4 in their names and rows of a multiple of 32.
+    void * values;              ///< int8 [row][element]
+    void * meta;                ///< q8_1_meta [row][element / 32]
 };
 
 }  // namespace strata

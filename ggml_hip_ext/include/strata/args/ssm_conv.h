@@ -17,6 +17,8 @@ struct ssm_conv_args {
     uint64_t src_stride, weight_stride;            ///< between channels
     uint64_t src_sequence_stride;
     uint32_t channels, tokens, taps;
+    const void * bias;         ///< f32, one a channel, added to each result; null: none
+    uint32_t silu;             ///< 1: the result is silu() of that
 };
 
 constexpr uint32_t ssm_conv_block = 256;    ///< work-items a workgroup
