@@ -36,7 +36,8 @@ class Divergence:
 
     @staticmethod
     def of(values: np.ndarray) -> "Divergence":
-        """values: one a position."""
+        """values: one a position. What rounding has made of a divergence of nothing may be below 0."""
+        values = np.maximum(values, 0)
         return Divergence(float(values.mean()), float(np.percentile(values, 99)), float(values.max()))
 
 
