@@ -293,10 +293,13 @@ def from_arguments(given: argparse.Namespace) -> Options:
     lists = {each.field: values(each.field, each.flags[-1], each.convert, each.default()) for each in (*DIMENSIONS, *WORK)}
     if not lists["model"] and not given.list_devices:
         parser.error("the following arguments are required: -m/--model")
+    pg = values("pg", "-pg", pair, [])
+    if not any((*lists["n_prompt"], *lists["n_gen"], *(sum(each) for each in pg))) and not given.list_devices:
+        given.parser.error("no test is left: -p, -n and -pg are all 0")
     for name, least in (("repetitions", 1), ("delay", 0)):
         if getattr(given, name) < least:
             parser.error(f"--{name}: at least {least}")
     return Options(
-        lists=lists, pg=values("pg", "-pg", pair, []), repetitions=given.repetitions, delay=given.delay, priority=given.prio, numa=given.numa,
+        lists=lists, pg=pg, repetitions=given.repetitions, delay=given.delay, priority=given.prio, numa=given.numa,
         warmup=not given.no_warmup, verbose=given.verbose, progress=given.progress, output=given.output, output_err=given.output_err,
         plot=given.plot, backend=given.backend, runtime=given.runtime)

@@ -1,5 +1,6 @@
 """`strata-hip bench`: flags, tests and tables are llama-bench's."""
 import csv
+import dataclasses
 import fcntl
 import io
 import json
@@ -15,6 +16,7 @@ import termios
 import pytest
 
 from strata_hip import bench, bench_options, bench_tables, cli, models
+from strata_hip.errors import StrataError
 from strata_hip.provenance import Provenance
 from support.paths import ROOT, llama_cpp_source
 from support.tools import tool
@@ -169,6 +171,21 @@ def test_bad_flags_end_with_usage(arguments, capsys):
         options(*arguments)
     assert end.value.code == 2
     assert arguments[0].strip("-")[0] in capsys.readouterr().err
+
+
+def test_flags_that_leave_no_test(capsys):
+    with pytest.raises(SystemExit) as end:
+        options("-p", "0", "-n", "0", "-pg", "0,0")
+    assert end.value.code == 2 and "no test is left" in capsys.readouterr().err
+
+
+def test_a_priority_that_is_not_granted_is_told(monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(bench.os, "setpriority", refuse)
+    with pytest.raises(StrataError, match="--prio 3: .*Permission denied"):
+        bench.run(dataclasses.replace(options("--prio", "3", "--backend", "cpu"), lists={"model": []}), io.StringIO(), io.StringIO())
 
 
 def test_a_missing_model_is_told_before_any_output():
