@@ -1,5 +1,6 @@
 """STRATA_SANITIZE=memory: seeded faults and their clean twins."""
 import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -98,11 +99,16 @@ STRATA_KERNEL(32) void spoil(uint32_t * out) { *(volatile uint32_t *) &table[out
     assert "invalid store" in text and "read-only" in text
 
 
-def test_source_lines_where_there_is_debug_information(hip):
+@pytest.mark.parametrize("packing", [[], ["--compress-debug-sections=zlib"], ["--compress-debug-sections=zstd"]],
+                         ids=["plain", "zlib", "zstd"])
+def test_source_lines_where_there_is_debug_information(hip, packing, tmp_path):
     source = '#include "strata/device.h"\nusing namespace strata;\nSTRATA_KERNEL(32) void far_away(uint32_t * out) {\n' \
              "    out[1 << 20] = 1;\n}\n"
+    image = tmp_path / "far_away.co"
+    image.write_bytes(compile_hip(source, flags=("-gline-tables-only",)))
+    subprocess.run(["llvm-objcopy-19", *packing, image], check=True)
     data = hip.malloc(64)
-    hip.launch(hip.kernel(compile_hip(source, flags=("-gline-tables-only",)), "far_away"), 1, 1, int(data).to_bytes(8, "little"))
+    hip.launch(hip.kernel(image.read_bytes(), "far_away"), 1, 1, int(data).to_bytes(8, "little"))
     with pytest.raises(HipError):
         hip.synchronize()
     (text,) = hip.reports()

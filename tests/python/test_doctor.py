@@ -352,6 +352,13 @@ def test_misleading_variables(monkeypatch, name, value, words):
     assert finding.level is Level.WARN and name in finding.found and words in finding.meaning and name in finding.remedy
 
 
+def test_a_broken_llama_cpp(monkeypatch, tmp_path):
+    (tmp_path / "llama_cpp.py").write_text("raise ImportError('libllama.so is broken')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    [finding] = software.plugin(System(tmp_path))
+    assert finding.level is Level.BAD and finding.found == "ImportError: libllama.so is broken"
+
+
 @pytest.mark.parametrize("line, level", [
     ("AMD clang version 20.0.0git (https://github.com/RadeonOpenCompute/llvm-project roc-7.1.1 25444 27682a16)", Level.WARN),
     ("AMD clang version 18.0.0git (https://github.com/RadeonOpenCompute/llvm-project roc-6.4.0 25133 27682a16)", Level.OK),

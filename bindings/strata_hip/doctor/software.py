@@ -141,7 +141,7 @@ def plugin(system: System) -> List[Finding]:
         if opened:
             found.append(ok("device", ", ".join(f"{device['name']}: {device['description']}" for device in opened["devices"])))
         else:
-            found.append(bad("device", why.splitlines()[0], "no GPU can be used",
+            found.append(bad("device", why, "no GPU can be used",
                              "The lines above say why; `strata-hip devices` says what was tried"))
     return found
 
@@ -152,7 +152,8 @@ def _opened(runtime: str) -> Tuple[Optional[Dict[str, Any]], str]:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 0:
         return json.loads(done.stdout), ""
-    return None, done.stderr.strip().removeprefix("strata-hip: ") or f"ended with exit code {done.returncode}"
+    lines = done.stderr.strip().splitlines() or [f"it ended with exit code {done.returncode}"]
+    return None, lines[-1] if lines[0].startswith("Traceback") else lines[0].removeprefix("strata-hip: ")
 
 
 def switches(info: Dict[str, Any]) -> Finding:
