@@ -342,8 +342,8 @@ class Module(_Owned):
     def __getitem__(self, name: str) -> "Kernel":
         """Raises ArgumentError: no such kernel."""
         if name not in self.kernels:
-            raise ArgumentError(f"the code object has no kernel {name!r}, but {', '.join(self.kernels) or 'none'}; extern \"C\" keeps a name "
-                                "plain")
+            raise ArgumentError(f"the code object has no kernel {name!r}, but {', '.join(self.kernels) or 'none'}; "
+                                'extern "C" keeps a name plain')
         return Kernel(self, self.kernels[name])
 
     def __iter__(self) -> Iterator[str]:

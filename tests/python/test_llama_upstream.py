@@ -35,8 +35,8 @@ ON_THE_HOST = {"test_llama_cpp_version", "test_llama_cpp_tokenization", "test_al
 
 def upstream() -> dict:
     """The globals of upstream's test file, in which llama_cpp.Llama is ours."""
-    sdist = pathlib.Path(subprocess.run([sys.executable, str(ROOT / "scripts" / "fetch_sources.py"), "--sdist"], check=True, capture_output=True,
-                                        text=True).stdout.strip())
+    command = [sys.executable, str(ROOT / "scripts" / "fetch_sources.py"), "--sdist"]
+    sdist = pathlib.Path(subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())
     name = f"{sdist.name.removesuffix('.tar.gz')}/{SOURCE}"
     with tarfile.open(sdist) as archive:
         text = archive.extractfile(name).read().decode()

@@ -32,8 +32,9 @@ def mypy(tmp_path_factory):
     cache = tmp_path_factory.mktemp("mypy")
 
     def run(*arguments: str, cwd: pathlib.Path) -> tuple[str, int]:
-        done = subprocess.run([sys.executable, "-m", "mypy", "--cache-dir", str(cache), *arguments], cwd=cwd, capture_output=True, text=True,
-                              timeout=300, env={**os.environ, "NO_COLOR": "1", "PYTHONPATH": python_path()})
+        command = [sys.executable, "-m", "mypy", "--cache-dir", str(cache), *arguments]
+        environment = {**os.environ, "NO_COLOR": "1", "PYTHONPATH": python_path()}
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, env=environment)
         assert not done.stderr, done.stderr
         return done.stdout, done.returncode
 

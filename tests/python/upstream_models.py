@@ -40,7 +40,8 @@ def _bert() -> Tensors:
     yield "token_embd_norm.weight", (n,), "one"
     yield "token_embd_norm.bias", (n,), "zero"
     for i in range(_SIZES["layers"]):
-        for name, rows, columns in (("attn_q", n, n), ("attn_k", n, n), ("attn_v", n, n), ("attn_output", n, n), ("ffn_up", ff, n), ("ffn_down", n, ff)):
+        for name, rows, columns in (("attn_q", n, n), ("attn_k", n, n), ("attn_v", n, n), ("attn_output", n, n), ("ffn_up", ff, n),
+                                    ("ffn_down", n, ff)):
             yield f"blk.{i}.{name}.weight", (rows, columns), "matrix"
             yield f"blk.{i}.{name}.bias", (rows,), "small"
         for name in ("attn_output_norm", "layer_output_norm"):

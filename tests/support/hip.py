@@ -8,8 +8,8 @@ from ctypes import c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
 import numpy as np
 
-from strata_hip.hip_library import (DEFAULT, DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE, NON_BLOCKING, SIGNATURES, HipError,  # noqa: F401
-                                    Library)
+from strata_hip.hip_library import DEFAULT, DEVICE_TO_DEVICE, HipError  # noqa: F401
+from strata_hip.hip_library import DEVICE_TO_HOST, HOST_TO_DEVICE, NON_BLOCKING, SIGNATURES, Library
 
 from .libraries import emulator_library
 
