@@ -129,11 +129,42 @@ STRATA_DEVICE void recurrence(const recurrence_args & a) {
     const char * const constants_data = here(a.constants);
     char * const out_data = const_cast<char *>(here(a.out));
 
-    // The state.
+    // Where the state is.
     const uint64_t state_offset = head * a.head_stride + column * a.column_stride;
     const uint32_t source = a.sequence_ids ? static_cast<uint32_t>(load<int32_t>(a.sequence_ids, sequence * 4)) : sequence;
     char * const new_state = static_cast<char *>(a.new_state) + (sequence * a.new_sequence_stride + state_offset);
     const char * const old_state = static_cast<const char *>(a.state) + (source * a.state_sequence_stride + state_offset);
+
+    // Puts what `count` tokens from `begin` on bring into LDS.
+    const auto stage = [&](uint32_t begin, uint32_t count) {
+#pragma unroll
+        for (uint32_t r = 0; r < Rule::rows; r++) {
+            const uint64_t token_stride = a.rows[r].tensor.token_stride;
+            const char * const from = row_data[r] + begin * token_stride;
+            for (uint32_t i = thread_x(); i < count * row_quads; i += recurrence_block) {
+                const uint32_t t = i / row_quads, quad = i % row_quads;
+                float4v x = {0.0f, 0.0f, 0.0f, 0.0f};
+                if (4 * quad < a.length) {
+                    x = load<float4v>(from, t * static_cast<uint32_t>(token_stride) + quad * 16);
+                }
+                staged_rows[t][r][quad] = Rule::prepare(r, x);
+            }
+        }
+        for (uint32_t i = thread_x(); i < count * block_columns; i += recurrence_block) {
+            const uint32_t t = i / block_columns, c = i % block_columns;
+            const uint32_t of = smaller(first_column + c, last_column);
+            const auto scalar = [&](uint32_t n, uint32_t index) {
+                return load<float>(scalar_data[n] + (begin + t) * a.scalars[n].token_stride, index * 4);
+            };
+            float numbers[Rule::numbers];
+            Rule::stage(a, of, load<float>(column_data + (begin + t) * a.column.token_stride, of * 4), scalar, constants_data, numbers);
+            for (uint32_t n = 0; n < Rule::numbers; n++) {
+                staged_numbers[t][n][c] = numbers[n];
+            }
+        }
+    };
+    stage(0, smaller(tile, a.tokens));  // before the state is asked for, which takes longer: memory answers in order
+
     part state;
     for (uint32_t m = 0; m < Quads; m++) {
         const uint32_t first = 4 * (lane + Lanes * m);
@@ -178,31 +209,9 @@ STRATA_DEVICE void recurrence(const recurrence_args & a) {
 
     for (uint32_t begin = 0; begin < a.tokens; begin += tile) {
         const uint32_t count = smaller(tile, a.tokens - begin);
-        lds_barrier();  // the tile before has been read
-#pragma unroll
-        for (uint32_t r = 0; r < Rule::rows; r++) {
-            const uint64_t token_stride = a.rows[r].tensor.token_stride;
-            const char * const from = row_data[r] + begin * token_stride;
-            for (uint32_t i = thread_x(); i < count * row_quads; i += recurrence_block) {
-                const uint32_t t = i / row_quads, quad = i % row_quads;
-                float4v x = {0.0f, 0.0f, 0.0f, 0.0f};
-                if (4 * quad < a.length) {
-                    x = load<float4v>(from, t * static_cast<uint32_t>(token_stride) + quad * 16);
-                }
-                staged_rows[t][r][quad] = Rule::prepare(r, x);
-            }
-        }
-        for (uint32_t i = thread_x(); i < count * block_columns; i += recurrence_block) {
-            const uint32_t t = i / block_columns, c = i % block_columns;
-            const uint32_t of = smaller(first_column + c, last_column);
-            const auto scalar = [&](uint32_t n, uint32_t index) {
-                return load<float>(scalar_data[n] + (begin + t) * a.scalars[n].token_stride, index * 4);
-            };
-            float numbers[Rule::numbers];
-            Rule::stage(a, of, load<float>(column_data + (begin + t) * a.column.token_stride, of * 4), scalar, constants_data, numbers);
-            for (uint32_t n = 0; n < Rule::numbers; n++) {
-                staged_numbers[t][n][c] = numbers[n];
-            }
+        if (begin != 0) {
+            lds_barrier();  // the tile before has been read
+            stage(begin, count);
         }
         lds_barrier();
         const bool kept = a.tokens - begin - count < a.snapshots;  // a state of this tile is a snapshot
