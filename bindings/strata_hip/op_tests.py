@@ -181,7 +181,8 @@ def filters(ops: Optional[str], pattern: Optional[str]) -> "Tuple[List[str | re.
 
 
 def nothing_fits(ops: Optional[str], pattern: Optional[str]) -> StrataError:
-    return StrataError(f"no case of {PROGRAM} fits -o {ops or '.*'} -p {pattern or '.*'}: `strata-hip ops list` lists them")
+    return StrataError(f"no case of {PROGRAM} fits -o {ops or '.*'} -p {pattern or '.*'}; `strata-hip ops list` lists them, and perf has "
+                       "cases of its own")
 
 
 # The command's parts. Each returns the exit code.

@@ -41,7 +41,7 @@ def spread(name: str) -> str:
 
 def types(case: op_tests.Case) -> str:
     """What makes two cases of an op different in kind: the types in their parameters, and the modes."""
-    return ",".join(re.findall(r"\b(?:\w*type\w*|mode|glu_op|is_2D)=\w+", case.parameters))
+    return ",".join(re.findall(r"\b(?:\w*type\w*|mode|glu_op|is_2D|kind|K)=\w+", case.parameters))
 
 
 def cost(case: op_tests.Case) -> float:
@@ -59,6 +59,10 @@ def cost(case: op_tests.Case) -> float:
         return product("hsk", "nh", "nr23", "kv", "nb", "ns") / 16
     if {"head_size", "n_seq_tokens"} <= values.keys():
         return product("head_count", "head_size", "head_size", "n_seq_tokens", "n_seqs", "v_repeat") / 8
+    if {"head", "v_heads", "n_seq_tokens"} <= values.keys():
+        return product("head", "head", "v_heads", "n_seq_tokens", "n_seqs") / 8
+    if {"n_embd", "n_ff", "n_expert"} <= values.keys():
+        return product("n_embd", "n_ff") * (product("n_tokens", "n_used") * 3 / 16 + product("n_expert") * 3 / 32)
     if "d_state" in values:
         return product("d_state", "head_dim", "n_head", "n_seq_tokens", "n_seqs") / 8
     if "ne_kernel" in values:
