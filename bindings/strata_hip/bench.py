@@ -170,7 +170,7 @@ class Progress:
 
 
 def measure(context: Context, case: Case, options: Options, progress: Progress, depth: Dict[int, ctypes.Array]) -> List[int]:
-    """Runs one case and returns each run's time [ns]. `depth` keeps the state of the context at the last depth, which the next case may have too."""
+    """Runs one case and returns each run's time [ns]. `depth` keeps the state at the last depth, which the next case may have too."""
     context.prepare(case)
     time.sleep(options.delay)
     if options.warmup:

@@ -239,12 +239,13 @@ def cases(options: Options) -> Iterator[Case]:
 class _Refuse(argparse.Action):
     """A flag of llama-bench that cannot apply: says why."""
 
-    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: Optional[str] = None) -> NoReturn:
-        parser.error(f"{option_string}: {self.help_text}")
-
     def __init__(self, option_strings: Sequence[str], dest: str, *, reason: str):
         super().__init__(option_strings, dest, nargs="?", help=argparse.SUPPRESS)
-        self.help_text = reason
+        self.reason = reason
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,
+                 option_string: Optional[str] = None) -> NoReturn:
+        parser.error(f"{option_string}: {self.reason}")
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

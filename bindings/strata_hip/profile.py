@@ -9,7 +9,7 @@ import pathlib
 import tempfile
 from typing import Any, Dict, List, Optional, TextIO
 
-from . import pictures
+from . import environment, pictures
 from .errors import DeviceError, StrataError
 
 CLASSES = ("valu", "vopd", "dot", "trans", "wmma", "salu", "smem", "vmem", "lds", "branch", "wait", "other")
@@ -50,15 +50,8 @@ def measure(options: Options) -> Dict[str, Any]:
     """The profile as data: model, layers, tokens, and for each phase its launches in order and its kernels."""
     with tempfile.TemporaryDirectory(prefix="strata-profile-") as folder:
         file = pathlib.Path(folder) / "counts.json"
-        before = os.environ.get("STRATA_COUNT")
-        os.environ["STRATA_COUNT"] = str(file)
-        try:
+        with environment.changed(STRATA_COUNT=str(file)):
             layers = _run_model(options)
-        finally:
-            if before is None:
-                del os.environ["STRATA_COUNT"]
-            else:
-                os.environ["STRATA_COUNT"] = before
         if not file.exists():
             raise StrataError("the emulator wrote no counts: it had been started before in this process")
         counts = json.loads(file.read_text())

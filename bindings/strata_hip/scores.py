@@ -74,8 +74,8 @@ def score(context: engine.Context, sequences: Sequence[Sequence[int]], n_batch: 
           reference: Optional[np.ndarray] = None) -> Tuple[Scores, Optional[np.ndarray]]:
     """Scores sequences of one length.
 
-    keep: [positions, vocabulary] f32 or f16, filled with ln p. reference: such an array of another backend. Returns the scores and the divergence
-    from the reference at each position (None without one). Raises DeviceError."""
+    keep: [positions, vocabulary] f32 or f16, filled with ln p. reference: such an array of another backend. Returns the scores
+    and the divergence from the reference at each position (None without one). Raises DeviceError."""
     length, count = len(sequences[0]), len(sequences) * len(sequences[0])
     following = np.array([[*sequence[1:], -1] for sequence in sequences]).ravel()  # -1: there is none
     loss = np.zeros(count)

@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, TextIO, Tuple
 import llama_cpp
 import numpy as np
 
-from . import engine, llama, log, provenance, scores, verify_report
+from . import engine, environment, llama, log, provenance, scores, verify_report
 from .errors import StrataError
 from .scores import Divergence, Scores
 from .verify_report import Accuracy, Report, Sameness, Setting
@@ -117,7 +117,8 @@ class Verification:
         """Tokens that are read in all, for the progress bar."""
         on_cpu = len({self.reference_key(setting) for setting in wanted}) + 1
         repeated = sum(times * setting.n_tokens for _, setting, times in self.repetitions(wanted[0]))
-        return sum(setting.n_tokens for setting in wanted) + (on_cpu + len(offload_levels(8, self.options.full))) * len(self.tokens) + repeated
+        whole_texts = on_cpu + len(offload_levels(8, self.options.full))
+        return sum(setting.n_tokens for setting in wanted) + whole_texts * len(self.tokens) + repeated
 
     # The CPU
 
@@ -157,8 +158,8 @@ class Verification:
             with open(path, "wb") as file:
                 os.posix_fallocate(file.fileno(), 0, size)
         except OSError as error:
-            raise StrataError(f"no {size / 2**30:.1f} GiB for the CPU's probabilities in {self.folder.parent} ({error}): fewer --tokens, or "
-                              "name another folder in TMPDIR") from None
+            raise StrataError(f"no {size / 2**30:.1f} GiB for the CPU's probabilities in {self.folder.parent} ({error}): read fewer "
+                              "--tokens, or name another folder in TMPDIR") from None
         return np.memmap(path, np.float16, "r+", shape=(n_tokens, n_vocab))
 
     @staticmethod
@@ -278,7 +279,7 @@ class Verification:
         for name, setting, runs in self.repetitions(base):
             digests = [self.run(model, setting)[0].digest for _ in range(runs - 1)]
             self.same(f"{name}: repeated", digests)
-            with waiting_for_launches():
+            with environment.changed(STRATA_SYNC="1", STRATA_EMULATOR_SYNC="1"):  # a context reads them when it is made
                 self.same(f"{name}: launches waited for", [digests[0], self.run(model, setting)[0].digest])
         for setting in [base] + ([dataclasses.replace(base, flash_attn=False)] if full else []):
             self.check_slot(model, setting)
@@ -323,7 +324,7 @@ class Verification:
             alone, alone_logits = scores.greedy(context, question, ANSWER, sequence=8)
         name = f"question beside 8 sequences{'' if setting.flash_attn else ', fa off'}"
         self.same(f"{name}: {rounds} times", digests)
-        # Other places in the cache are other orders of summation: near, not equal. Up to the first token that differs, which is compared too.
+        # Other places in the cache are other orders of summation: near, not equal. Compared up to the first token that differs.
         common = next((i for i, (a, b) in enumerate(zip(tokens, alone)) if a != b), ANSWER - 1) + 1
         expected = scores.log_probabilities(alone_logits[:common])
         apart = scores.divergences(expected, scores.log_probabilities(logits[:common])).max()
@@ -341,22 +342,6 @@ def standard_error(values: np.ndarray) -> float:
 def digest_of(tokens: Sequence[int], logits: np.ndarray) -> str:
     """Of tokens and the logits that chose them."""
     return hashlib.sha256(repr(list(tokens)).encode() + logits.tobytes()).hexdigest()
-
-
-@contextlib.contextmanager
-def waiting_for_launches() -> Iterator[None]:
-    """Contexts that are made meanwhile wait after every launch."""
-    names = ("STRATA_SYNC", "STRATA_EMULATOR_SYNC")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def read_tokens(options: Options) -> List[int]:

@@ -88,7 +88,8 @@ def layers(setting: Setting) -> str:
     return "all" if setting.n_gpu_layers < 0 else str(setting.n_gpu_layers)
 
 
-COLUMNS = ("ubatch", "fa", "KV", "seq", "layers", "tokens", "ppl", "CPU ppl", "difference", "KLD mean", "KLD 99 %", "KLD max", "same top", "")
+COLUMNS = ("ubatch", "fa", "KV", "seq", "layers", "tokens", "ppl", "CPU ppl", "difference", "KLD mean", "KLD 99 %", "KLD max", "same top",
+           "")
 
 
 def cells(each: Accuracy, verdict: str) -> List[str]:

@@ -120,7 +120,8 @@ def test_every_value_once_or_every_combination():
     for some in (quick, full):
         assert len(set(some)) == len(some)
         assert some[0] == Setting(2048)
-        for field, values in (("n_ubatch", {1, 64, 128, 512, 2048}), ("flash_attn", {True, False}), ("type_k", {"f16", "q8_0"}), ("n_seq", {1, 4})):
+        for field, values in (("n_ubatch", {1, 64, 128, 512, 2048}), ("flash_attn", {True, False}), ("type_k", {"f16", "q8_0"}),
+                              ("n_seq", {1, 4})):
             assert {getattr(each, field) for each in some} == values
     assert len(full) == 2 * 2 * 2 * 4 + 4 and len(quick) < 10
     assert all(each.type_v == "f16" for each in full if not each.flash_attn), "llama.cpp needs flash attention for a quantized V"
@@ -218,8 +219,8 @@ def test_a_model_that_the_cpu_itself_is_unsure_of_is_given_more_room():
 def report_of(*failures: str) -> Report:
     row = a_run(np.ones(64), np.ones(64), Divergence(0.1, 0.2, float("nan")), 1.0)
     row.failures = list(failures)
-    return Report("/a/model.gguf", "the built-in story", 64, False, ORIGIN, vars(verify.BOUNDS), row, [row], [Sameness("prompt: repeated", 2, [])],
-                  ["KV q8_0: no"])
+    return Report("/a/model.gguf", "the built-in story", 64, False, ORIGIN, vars(verify.BOUNDS), row, [row],
+                  [Sameness("prompt: repeated", 2, [])], ["KV q8_0: no"])
 
 
 def test_reports():

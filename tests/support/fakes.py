@@ -10,7 +10,8 @@ from .paths import ROOT, llama_cpp_source
 
 def compile_c(source: pathlib.Path, target: pathlib.Path, *flags: str) -> pathlib.Path:
     """A shared library from one C file; `flags` may be libraries too."""
-    subprocess.run([find_clang(), "-x", "c", "-w", "-O1", "-shared", "-fPIC", str(source), "-x", "none", *flags, "-o", str(target)], check=True)
+    command = [find_clang(), "-x", "c", "-w", "-O1", "-shared", "-fPIC", str(source), "-x", "none", *flags, "-o", str(target)]
+    subprocess.run(command, check=True)
     return target
 
 

@@ -1,4 +1,5 @@
-// A device that is wrong: the emulator, but some launches never happen. Linked against libstrata-emulator.so, which has all that is not here.
+// A device that is wrong: the emulator, but some launches never happen. It is linked against libstrata-emulator.so, which has what is not
+// here.
 //
 // FAULT_KERNEL=name     launches of kernels whose names hold this are the ones that may be lost
 // FAULT_WHEN=always     all of them are
@@ -40,12 +41,14 @@ static int is_lost(void * function) {
     state = found ? state * 1103515245u + 12345u : state;
     unsigned drawn = state >> 16;
     pthread_mutex_unlock(&mutex);
-    return found && (strcmp(when, "always") == 0 || (strcmp(when, "sometimes") == 0 && drawn % 40 == 0) || (strcmp(when, "overlap") == 0 && overlaps));
+    return found && (strcmp(when, "always") == 0 || (strcmp(when, "sometimes") == 0 && drawn % 40 == 0) ||
+                     (strcmp(when, "overlap") == 0 && overlaps));
 }
 
-int hipModuleLaunchKernel(void * function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void * stream,
-                          void ** params, void ** extra) {
-    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **) = real("hipModuleLaunchKernel");
+int hipModuleLaunchKernel(void * function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                          void * stream, void ** params, void ** extra) {
+    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **) =
+        real("hipModuleLaunchKernel");
     return is_lost(function) ? 0 : launch(function, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
 }
 

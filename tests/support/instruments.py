@@ -4,30 +4,17 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
-import os
 import shutil
 import struct
 from pathlib import Path
 
 import pytest
 
+from strata_hip import environment
+
 from .assembly import kernel_image
 from .hip import Hip, HipError
 from .libraries import emulator_library
-
-
-@contextlib.contextmanager
-def _environment(**variables: str):
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 class Instrumented(Hip):
@@ -36,7 +23,7 @@ class Instrumented(Hip):
     def __init__(self, folder: Path, **variables: str):
         copy = folder / "libstrata-emulator-instrumented.so"
         shutil.copy(emulator_library(), copy)
-        with _environment(**variables):
+        with environment.changed(**variables):
             super().__init__(copy)
             self.raw.strata_emulator_reports.restype = ctypes.c_size_t
             self.raw.strata_emulator_reports.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
