@@ -16,12 +16,20 @@ STRATA_DEVICE char * token_row(const ssm_conv_args & a, uint32_t token) {
     return static_cast<char *>(a.dst) + (static_cast<uint64_t>(block_z()) * a.tokens + token) * a.channels * sizeof(float);
 }
 
-/// What becomes of a channel's sum.
-STRATA_DEVICE float finish(const ssm_conv_args & a, uint32_t channel, float sum) {
+/// What becomes of sums of a channel.
+template <uint32_t Sums>
+STRATA_DEVICE void finish(const ssm_conv_args & a, uint32_t channel, float (&sums)[Sums]) {
     if (a.bias) {
-        sum += load<float>(a.bias, channel * sizeof(float));
+        const float bias = load<float>(a.bias, channel * sizeof(float));
+        for (uint32_t i = 0; i < Sums; i++) {
+            sums[i] += bias;
+        }
     }
-    return a.silu ? silu(sum) : sum;
+    if (a.silu) {
+        for (uint32_t i = 0; i < Sums; i++) {
+            sums[i] = silu(sums[i]);
+        }
+    }
 }
 
 /// A channel of a token a work-item: for a few tokens.
@@ -33,11 +41,12 @@ STRATA_DEVICE void ssm_conv_single(const ssm_conv_args & a) {
     }
     const char * const x = static_cast<const char *>(a.src) + (block_z() * a.src_sequence_stride + channel * a.src_stride);
     const char * const w = static_cast<const char *>(a.weights) + channel * a.weight_stride;
-    float sum = 0.0f;
+    float sum[1] = {};
     for (uint32_t k = 0; k < tap_count<Taps>(a); k++) {
-        sum = fma(load<float>(x, (token + k) * 4), load<float>(w, k * 4), sum);
+        sum[0] = fma(load<float>(x, (token + k) * 4), load<float>(w, k * 4), sum[0]);
     }
-    store(token_row(a, token), channel * 4, finish(a, channel, sum));
+    finish(a, channel, sum);
+    store(token_row(a, token), channel * 4, sum[0]);
 }
 
 /// 32 channels of 64 tokens a workgroup: rows are read along the tokens and written along the channels. A lane has a channel, and its wave
@@ -45,19 +54,29 @@ STRATA_DEVICE void ssm_conv_single(const ssm_conv_args & a) {
 template <uint32_t Taps>
 STRATA_DEVICE void ssm_conv_tile(const ssm_conv_args & a) {
     constexpr uint32_t wave_tokens = ssm_conv_tokens / (ssm_conv_block / wave_size);
+    constexpr uint32_t longest = ssm_conv_tokens + (Taps ? Taps : ssm_conv_taps) - 1, quads = (longest + 3) / 4;
     // An odd pitch: the lanes' channels lie in different banks.
-    constexpr uint32_t pitch = (ssm_conv_tokens + (Taps ? Taps : ssm_conv_taps) - 1) | 1;
+    constexpr uint32_t pitch = longest | 1;
     __shared__ float tile[ssm_conv_channels][pitch];
     const uint32_t taps = tap_count<Taps>(a);
     const uint32_t first_channel = block_x() * ssm_conv_channels, first_token = block_y() * ssm_conv_tokens;
     const uint32_t channels = smaller(ssm_conv_channels, a.channels - first_channel);
-    const uint32_t tokens = smaller(ssm_conv_tokens, a.tokens - first_token);
-    const uint32_t lane = thread_x() % wave_size, wave = thread_x() / wave_size;
+    const uint32_t tokens = smaller(ssm_conv_tokens, a.tokens - first_token), length = tokens + taps - 1;
+    const uint32_t lane = thread_x() % wave_size, wave = uniform(thread_x() / wave_size);
 
     const char * const x = static_cast<const char *>(a.src) + (block_z() * a.src_sequence_stride + first_channel * a.src_stride + first_token * 4ul);
-    for (uint32_t c = wave; c < channels; c += ssm_conv_block / wave_size) {
-        for (uint32_t i = lane; i < tokens + taps - 1; i += wave_size) {
-            tile[c][i] = load<float>(x + c * a.src_stride, i * 4);
+    for (uint32_t i = thread_x(); i < channels * quads; i += ssm_conv_block) {
+        const uint32_t c = i / quads, begin = 4 * (i % quads);
+        const char * const row = x + c * a.src_stride;
+        if (begin + 4 <= length) {
+            const float4v v = load<float4v>(row, begin * 4);
+            for (uint32_t e = 0; e < 4; e++) {
+                tile[c][begin + e] = v[e];
+            }
+        } else {
+            for (uint32_t e = begin; e < length; e++) {
+                tile[c][e] = load<float>(row, e * 4);
+            }
         }
     }
     barrier();
@@ -73,9 +92,12 @@ STRATA_DEVICE void ssm_conv_tile(const ssm_conv_args & a) {
             sums[t] = fma(tile[lane][begin + t + k], weight, sums[t]);
         }
     }
+    finish(a, first_channel + lane, sums);
+    char * const to = token_row(a, first_token + begin) + first_channel * sizeof(float);
+    const uint64_t row_bytes = a.channels * sizeof(float);
     for (uint32_t t = 0; t < wave_tokens; t++) {
         if (begin + t < tokens) {
-            store(token_row(a, first_token + begin + t), (first_channel + lane) * 4, finish(a, first_channel + lane, sums[t]));
+            store(to + t * row_bytes, lane * 4, sums[t]);
         }
     }
 }
