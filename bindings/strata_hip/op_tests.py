@@ -1,14 +1,16 @@
 """`strata-hip ops`: ggml's own operator tests (test-backend-ops of the pinned llama.cpp) on the device."""
 import argparse
 import collections
+import contextlib
 import dataclasses
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Generator, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from . import plugin
 from .errors import StrataError
@@ -91,7 +93,7 @@ class Tests:
         self._position = {case.name: i for i, case in reversed([*enumerate(found)])}
         return found
 
-    def run(self, cases: Sequence[Case]) -> Iterator[Result]:
+    def run(self, cases: Sequence[Case]) -> Generator[Result, None, None]:
         """Runs some of cases() and yields each result as it comes. A case that ends the program counts as failed; the rest go on
         without it."""
         todo = collections.deque(self._portions(cases))
@@ -101,21 +103,25 @@ class Tests:
             assert process.stdout
             told: List[str] = []
             started = time.monotonic()
-            for line in process.stdout:
-                line = _COLOUR.sub("", line).rstrip()
-                match = _LINE.match(line)
-                name = f"{match['op']}({match['parameters']})" if match else ""
-                if match is None or name not in waiting:
-                    told = telling(told, 9) + [line]
-                    continue
-                case = waiting[name].pop()
-                if not waiting[name]:
-                    del waiting[name]
-                now = time.monotonic()
-                passed = match["verdict"] == "OK"
-                yield Result(case, passed, "" if passed else "\n".join([*told, line]), now - started)
-                started, told = now, []
-            code = process.wait()
+            try:
+                for line in process.stdout:
+                    line = _COLOUR.sub("", line).rstrip()
+                    match = _LINE.match(line)
+                    name = f"{match['op']}({match['parameters']})" if match else ""
+                    if match is None or name not in waiting:
+                        told = telling(told, 9) + [line]
+                        continue
+                    case = waiting[name].pop()
+                    if not waiting[name]:
+                        del waiting[name]
+                    now = time.monotonic()
+                    passed = match["verdict"] == "OK"
+                    yield Result(case, passed, "" if passed else "\n".join([*told, line]), now - started)
+                    started, told = now, []
+                code = process.wait()
+            finally:  # nobody wants the rest
+                process.kill()
+                process.wait()
             if waiting:
                 culprit = min(waiting, key=self._position.__getitem__)  # the first that was not reported
                 ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
@@ -221,15 +227,24 @@ def test(tests: Tests, cases: List[Case]) -> int:
     todo = [case for case in cases if case.runs]
     results: List[Result] = []
     started = time.monotonic()
-    with progress(len(todo)) as bar:
-        for result in tests.run(todo):
-            results.append(result)
-            bar.update()
-            failures = sum(not each.passed for each in results)
-            bar.set_postfix_str(f"{failures} failed, {result.case.op}" if failures else result.case.op)
-    failed = [result for result in results if not result.passed]
+    interrupted = False
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what was run so far is told
+    with progress(len(todo)) as bar, contextlib.closing(tests.run(todo)) as run_one:
+        try:
+            for result in run_one:
+                results.append(result)
+                bar.update()
+                failures = sum(not each.passed for each in results)
+                bar.set_postfix_str(f"{failures} failed, {result.case.op}" if failures else result.case.op)
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            signal.signal(signal.SIGINT, before)
     summary(tests, cases, results, time.monotonic() - started)
-    return 1 if failed else 0
+    if interrupted:
+        print(f"\nInterrupted: {len(todo) - len(results)} cases were not run.")
+        return 128 + signal.SIGINT
+    return 0 if all(result.passed for result in results) else 1
 
 
 def summary(tests: Tests, cases: List[Case], results: List[Result], seconds: float) -> None:

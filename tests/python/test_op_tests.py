@@ -1,8 +1,12 @@
 """`strata-hip ops`: with the real test-backend-ops on cheap operators, and with a program that plays it, for what goes wrong."""
 import os
+import pathlib
+import re
+import signal
 import stat
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -69,6 +73,21 @@ def test_a_summary_fits_on_a_screen(player):
     assert len(done.stdout.splitlines()) < 40
 
 
+def test_interrupted(player):
+    """Ctrl-C ends the program and tells what came of what was run."""
+    process = subprocess.Popen([sys.executable, "-m", "strata_hip.cli", "ops", "test", "-o", "E", "--runtime", "emulator"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "STRATA_TOOLS": str(player)})
+    started = player / "started"
+    while not started.exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT and "Traceback" not in error
+    told, left = int(re.search(r"2 cases: (\d) run", out)[1]), int(re.search(r"Interrupted: (\d) cases were not run", out)[1])
+    assert told + left == 2 and left >= 1
+    assert not pathlib.Path(f"/proc/{started.read_text().strip()}").exists()
+
+
 def test_an_assertion_is_told_before_a_backtrace():
     lines = ["x", "a.cpp:1: GGML_ASSERT(ok) failed", *(f"#{i}" for i in range(50)), "ended"]
     assert op_tests.telling(lines, 3) == ["a.cpp:1: GGML_ASSERT(ok) failed", "#48", "#49", "ended"]
@@ -76,7 +95,7 @@ def test_an_assertion_is_told_before_a_backtrace():
 
 
 PLAYER = """#!/bin/bash
-# Lists its cases; of those it is asked for, A(x=1) passes, A(x=2) and all D fail and A(x=3) ends the program.
+# Lists its cases; of those it is asked for, A(x=1) and E(x=1) pass, A(x=2) and all D fail, A(x=3) ends the program, E(x=2) hangs.
 if [ "$1" = perf ]; then
     case "$*" in
         *"-o A"*) echo "  A(x=2):  852 runs -  1178.27 us/run"; echo "  A(x=3): not supported";;
@@ -90,12 +109,14 @@ if [ "$STRATA_REFUSALS" = all ]; then
     echo "  B(x=1): not supported [STRATA0]"
     echo "  C(x=1): not supported [STRATA0, CPU]"
     echo "  A(x=4): not supported [STRATA0]"
+    for i in 1 2; do echo "  E(x=$i): not supported [STRATA0]"; done
     for i in $(seq 30); do echo "  D(x=$i): not supported [STRATA0]"; done
     exit 0
 fi
 case "$*" in *"A(x=1)"*) printf '  A(x=1): \\033[1;32mOK\\033[0m\\n';; esac
 case "$*" in *"A(x=2)"*) printf '[A] ERR = 0.5 > 0.1   A(x=2): \\033[1;31mFAIL\\033[0m\\n';; esac
 case "$*" in *"A(x=3)"*) echo "GGML_ASSERT(false) failed"; kill -ABRT $$;; esac
+case "$*" in *"E(x=1)"*) echo "  E(x=1): OK"; echo $$ > "$(dirname "$0")/started"; exec sleep 60;; esac
 for i in $(seq 30); do
     case "$*" in *"D(x=$i)"*) echo "[D] ERR = 0.5 > 0.1   D(x=$i): FAIL";; esac
 done
