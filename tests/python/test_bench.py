@@ -240,13 +240,16 @@ DIFFER = {"build_commit", "build_number", "test_time", "avg_ns", "stddev_ns", "a
 def test_columns_and_arithmetic_of_the_real_llama_bench(toy):
     """The same model, the same flags: the same columns with the same values in the same order; and our arithmetic gives, from the times
     that llama-bench measured, the rates and deviations that it printed."""
-    forms = ("json", "csv", "sql", "md")
-    real = {form: subprocess.run([tool("llama-bench"), "-m", toy, *SAME, "-o", form], capture_output=True, text=True, timeout=300)
-            for form in forms}
-    ours = {form: bench_of(toy, "--backend", "cpu", *SAME, "-o", form) for form in forms}
-    for done in (*real.values(), *ours.values()):
-        assert done.returncode == 0, done.stdout + (done.stderr or "")
-    theirs, mine = json.loads(real["json"].stdout), json.loads(ours["json"].stdout)
+    real, ours = {}, {}
+    for form, on_stderr in (("json", "csv"), ("md", "sql")):
+        formats = ["-o", form, "-oe", on_stderr]
+        done = subprocess.run([tool("llama-bench"), "-m", toy, *SAME, *formats], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        real[form], real[on_stderr] = done.stdout, done.stderr
+        done = bench_of(toy, "--backend", "cpu", *SAME, *formats)
+        assert done.returncode == 0, done.stderr
+        ours[form], ours[on_stderr] = done.stdout, done.stderr
+    theirs, mine = json.loads(real["json"]), json.loads(ours["json"])
     assert len(theirs) == len(mine) == 6
     for expected, got in zip(theirs, mine):
         assert [*got][:len(expected)] == [*expected] and [*got][len(expected):] == list(bench_tables.PROVENANCE)
@@ -256,13 +259,13 @@ def test_columns_and_arithmetic_of_the_real_llama_bench(toy):
         assert computed["avg_ts"] == pytest.approx(expected["avg_ts"], rel=1e-5)
         assert computed["stddev_ts"] == pytest.approx(expected["stddev_ts"], rel=1e-3, abs=1e-3)
         assert computed["avg_ns"] == expected["avg_ns"]
-    titles = [text.stdout.splitlines()[0].split(",") for text in (ours["csv"], real["csv"])]
+    titles = [next(line for line in text.splitlines() if line.startswith("build_commit")).split(",") for text in (ours["csv"], real["csv"])]
     assert titles[0] == titles[1] + list(bench_tables.PROVENANCE)
-    headers = [[cell.strip() for cell in text.stdout.splitlines()[0].strip("|").split("|")] for text in (ours["md"], real["md"])]
+    headers = [[cell.strip() for cell in text.splitlines()[0].strip("|").split("|")] for text in (ours["md"], real["md"])]
     assert headers[0] == headers[1]
-    tests = [re.findall(r"\S*(?:pp|tg)\d+\S*(?: @ d\d+)?", text.stdout) for text in (ours["md"], real["md"])]
+    tests = [re.findall(r"\S*(?:pp|tg)\d+\S*(?: @ d\d+)?", text) for text in (ours["md"], real["md"])]
     assert tests[0] == tests[1] and len(tests[0]) == 6
-    tables = [re.search(r"INSERT INTO llama_bench \((.*?)\)", text.stdout)[1] for text in (ours["sql"], real["sql"])]
+    tables = [re.search(r"INSERT INTO llama_bench \((.*?)\)", text)[1] for text in (ours["sql"], real["sql"])]
     assert tables[0] == ", ".join([tables[1], *bench_tables.PROVENANCE])
 
 
