@@ -352,6 +352,11 @@ void plan_decode(planner & plan, const fusion_match & match) {
     finish.tokens = tokens;
     finish.norm_blocks = tiles(int64_t(heads) * tokens, norm_block / 32);
     finish.eps = eps_of(c.norm);
+    if (ggml_is_contiguous(match.nodes.back()) && plan.quantizes_result("rms_norm_q8_1", match.nodes.back())) {
+        const quantized_activations result = room_for_quantized(plan, match.nodes.back());
+        finish.values = result.values;
+        finish.meta = result.meta;
+    }
     plan.launch("decode", "delta_net_finish", {finish.norm_blocks + tiles(c.channels(), norm_block), sequences}, {norm_block}, finish);
 }
 

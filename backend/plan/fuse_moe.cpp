@@ -172,46 +172,96 @@ bool find_expert_sum(const graph_index & graph, const ggml_tensor * last, fusion
     return std::find(match.taken.begin(), match.taken.end(), -1) == match.taken.end();
 }
 
-bool expert_sum_guard(const fusion_target &, const fusion_match & match) {
-    const ggml_tensor * experts = match.operands[0];
-    const ggml_tensor * weights = match.operands[1];
-    const ggml_tensor * sum = match.nodes.back();
-    const ggml_tensor * product = match.nodes.front();
+/// `sum` is that of these experts, whose products with their weights are `product`.
+bool kernels_sum(const ggml_tensor * experts, const ggml_tensor * weights, const ggml_tensor * product, const ggml_tensor * sum) {
     return experts->type == GGML_TYPE_F32 && weights->type == GGML_TYPE_F32 && sum->type == GGML_TYPE_F32 &&
            experts->nb[0] == sizeof(float) && ggml_are_same_shape(experts, product) && experts->ne[3] == 1 && weights->ne[0] == 1 &&
            weights->ne[1] == experts->ne[1] && weights->ne[2] == experts->ne[2] && weights->ne[3] == 1 && ggml_is_contiguous(sum) &&
            sum->ne[0] < (int64_t(1) << 30) && sum->ne[1] <= 65535;
 }
 
+bool expert_sum_guard(const fusion_target &, const fusion_match & match) {
+    return kernels_sum(match.operands[0], match.operands[1], match.nodes.front(), match.nodes.back());
+}
+
+expert_sum_args make_expert_sum_args(const ggml_tensor * experts, const ggml_tensor * weights, void * dst) {
+    return {static_cast<float *>(dst), experts->data, weights->data, experts->nb[1], experts->nb[2], weights->nb[1], weights->nb[2],
+            uint32_t(experts->ne[0]), uint32_t(experts->ne[1])};
+}
+
 void plan_expert_sum(planner & plan, const fusion_match & match) {
-    const ggml_tensor * experts = match.operands[0];
-    const ggml_tensor * weights = match.operands[1];
     const ggml_tensor * sum = match.nodes.back();
-    const expert_sum_args args = {static_cast<float *>(sum->data), experts->data, weights->data, experts->nb[1], experts->nb[2],
-                                  weights->nb[1], weights->nb[2], uint32_t(experts->ne[0]), uint32_t(experts->ne[1])};
+    const expert_sum_args args = make_expert_sum_args(match.operands[0], match.operands[1], sum->data);
     plan.launch("expert_sum", args.columns % 4 == 0 ? "expert_sum_rows4" : "expert_sum_rows",
                 {tiles(args.columns, 4 * expert_sum_block), uint32_t(sum->ne[1])}, {expert_sum_block}, args);
 }
 
-// --- gate of the shared expert. Operands: gate, x, shared, routed, residual.
+// --- gate of the shared expert
 
-bool shared_gate_guard(const fusion_target & target, const fusion_match & match) {
-    const ggml_tensor * gate = match.operands[0];
-    const ggml_tensor * x = match.operands[1];
-    const ggml_tensor * sum = match.nodes.back();
-    const ggml_tensor * product = match.nodes.front();
-    // As many columns as the mat-vec takes, and rows for which it takes a whole wave.
-    if (target.caps.wave_size != 32 || target.disabled("mul_mat_vec") || !f32_matrix(gate) || gate->ne[1] != 1 || !f32_matrix(x) ||
-        x->ne[1] > max_mat_vec_columns || mat_vec_lanes(gate->ne[0]) != 32 || product->ne[0] != 1) {
+// Operands: gate, x, shared, what the other experts gave, residual or null; then, with the sum of these experts, their weights.
+enum : int { gate_operand, x_operand, shared_operand, routed_operand, residual_operand, weights_operand };
+
+/// shared * sigmoid(gate x) + routed
+const std::vector<fusion_step> gate_steps = {
+    {GGML_OP_MUL_MAT, {operand(gate_operand), operand(x_operand)}},
+    {.op = GGML_OP_UNARY, .sources = {result_of(0)}, .kind = GGML_UNARY_OP_SIGMOID},
+    {GGML_OP_MUL, {operand(shared_operand), result_of(1)}},
+    {GGML_OP_ADD, {result_of(2), operand(routed_operand)}},
+};
+
+/// shared * sigmoid(gate x) + routed + residual
+const std::vector<fusion_step> gate_add_steps = [] {
+    std::vector<fusion_step> steps = gate_steps;
+    steps.push_back({GGML_OP_ADD, {result_of(3), operand(residual_operand)}});
+    return steps;
+}();
+
+/// What the experts gave is their weighted sum, which comes first among the nodes.
+bool find_gate_and_sum(const graph_index & graph, const std::vector<fusion_step> & steps, const ggml_tensor * last, fusion_match & match) {
+    fusion_match sum;
+    if (!match_steps(graph, steps, last, match) || !find_expert_sum(graph, match.operands[routed_operand], sum)) {
         return false;
     }
-    for (std::size_t i = 2; i < match.operands.size(); ++i) {
-        if (!f32_matrix(match.operands[i]) || !ggml_are_same_shape(match.operands[i], sum)) {
+    match.operands.resize(weights_operand + 1);
+    match.operands[routed_operand] = sum.operands[0];
+    match.operands[weights_operand] = sum.operands[1];
+    match.nodes.insert(match.nodes.begin(), sum.nodes.begin(), sum.nodes.end());
+    match.taken.insert(match.taken.end(), sum.taken.begin(), sum.taken.end());
+    return true;
+}
+
+/// Nodes of the gate: the last four, or five with a residual.
+std::size_t gate_node_count(const fusion_match & match) {
+    const bool residual = match.operands.size() > residual_operand && match.operands[residual_operand] != nullptr;
+    return residual ? gate_add_steps.size() : gate_steps.size();
+}
+
+bool shared_gate_guard(const fusion_target & target, const fusion_match & match) {
+    const ggml_tensor * gate = match.operands[gate_operand];
+    const ggml_tensor * x = match.operands[x_operand];
+    const ggml_tensor * sum = match.nodes.back();
+    const std::size_t first = match.nodes.size() - gate_node_count(match);
+    // As many columns as the mat-vec takes, and rows for which it takes a whole wave.
+    if (target.caps.wave_size != 32 || target.disabled("mul_mat_vec") || !f32_matrix(gate) || gate->ne[1] != 1 || !f32_matrix(x) ||
+        x->ne[1] > max_mat_vec_columns || mat_vec_lanes(gate->ne[0]) != 32 || match.nodes[first]->ne[0] != 1) {
+        return false;
+    }
+    std::vector<const ggml_tensor *> rows(match.nodes.begin() + std::ptrdiff_t(first) + 2, match.nodes.end());
+    rows.push_back(match.operands[shared_operand]);
+    if (match.operands.size() > weights_operand) {
+        const ggml_tensor * experts_sum = match.nodes[first - 1];
+        if (!kernels_sum(match.operands[routed_operand], match.operands[weights_operand], match.nodes.front(), experts_sum)) {
             return false;
         }
+        rows.push_back(experts_sum);
+    } else {
+        rows.push_back(match.operands[routed_operand]);
     }
-    for (std::size_t i = 2; i < match.nodes.size(); ++i) {
-        if (!f32_matrix(match.nodes[i]) || !ggml_are_same_shape(match.nodes[i], sum)) {
+    if (gate_node_count(match) == gate_add_steps.size()) {
+        rows.push_back(match.operands[residual_operand]);
+    }
+    for (const ggml_tensor * each : rows) {
+        if (!f32_matrix(each) || !ggml_are_same_shape(each, sum)) {
             return false;
         }
     }
@@ -219,15 +269,18 @@ bool shared_gate_guard(const fusion_target & target, const fusion_match & match)
 }
 
 void plan_shared_gate(planner & plan, const fusion_match & match) {
-    const ggml_tensor * gate = match.operands[0];
-    const ggml_tensor * x = match.operands[1];
-    const ggml_tensor * shared = match.operands[2];
-    const ggml_tensor * routed = match.operands[3];
-    const ggml_tensor * residual = match.operands.size() > 4 ? match.operands[4] : nullptr;
+    const ggml_tensor * gate = match.operands[gate_operand];
+    const ggml_tensor * x = match.operands[x_operand];
+    const ggml_tensor * shared = match.operands[shared_operand];
+    const ggml_tensor * routed = match.operands[routed_operand];
+    const ggml_tensor * residual = gate_node_count(match) == gate_add_steps.size() ? match.operands[residual_operand] : nullptr;
     const ggml_tensor * sum = match.nodes.back();
-    const shared_gate_args args = {static_cast<float *>(sum->data), gate->data, x->data, shared->data, routed->data,
-                                   residual ? residual->data : nullptr, x->nb[1], shared->nb[1], routed->nb[1],
-                                   residual ? residual->nb[1] : 0, uint32_t(sum->ne[0]), uint32_t(gate->ne[0])};
+    shared_gate_args args = {static_cast<float *>(sum->data), gate->data, x->data, shared->data, routed->data,
+                             residual ? residual->data : nullptr, x->nb[1], shared->nb[1], routed->nb[1],
+                             residual ? residual->nb[1] : 0, uint32_t(sum->ne[0]), uint32_t(gate->ne[0]), {}};
+    if (match.operands.size() > weights_operand) {
+        args.experts = make_expert_sum_args(routed, match.operands[weights_operand], nullptr);
+    }
     plan.launch("shared_gate", args.columns % 4 == 0 ? "shared_gate4" : "shared_gate", {uint32_t(sum->ne[1])}, {shared_gate_block}, args);
 }
 
@@ -256,33 +309,47 @@ const fusion_pattern expert_sum_fusion = {
     .find = find_expert_sum,
 };
 
-/// shared * sigmoid(gate x) + routed
-extern const fusion_pattern shared_gate_fusion;
+extern const fusion_pattern shared_gate_fusion, shared_gate_add_fusion;
 const fusion_pattern shared_gate_fusion = {
     .name = "shared_expert_gate",
-    .steps = {{GGML_OP_MUL_MAT, {operand(0), operand(1)}},
-              {.op = GGML_OP_UNARY, .sources = {result_of(0)}, .kind = GGML_UNARY_OP_SIGMOID},
-              {GGML_OP_MUL, {operand(2), result_of(1)}},
-              {GGML_OP_ADD, {result_of(2), operand(3)}}},
-    .in_place = operand_bits({1, 2, 3}),
+    .steps = gate_steps,
+    .in_place = operand_bits({x_operand, shared_operand, routed_operand}),
+    .reads_first = one_token,
+    .guard = shared_gate_guard,
+    .plan = plan_shared_gate,
+};
+const fusion_pattern shared_gate_add_fusion = {
+    .name = "shared_expert_gate_add",
+    .steps = gate_add_steps,
+    .in_place = operand_bits({x_operand, shared_operand, routed_operand, residual_operand}),
     .reads_first = one_token,
     .guard = shared_gate_guard,
     .plan = plan_shared_gate,
 };
 
-/// shared * sigmoid(gate x) + routed + residual
-extern const fusion_pattern shared_gate_sum_fusion;
-const fusion_pattern shared_gate_sum_fusion = {
-    .name = "shared_expert_gate_add",
-    .steps = {{GGML_OP_MUL_MAT, {operand(0), operand(1)}},
-              {.op = GGML_OP_UNARY, .sources = {result_of(0)}, .kind = GGML_UNARY_OP_SIGMOID},
-              {GGML_OP_MUL, {operand(2), result_of(1)}},
-              {GGML_OP_ADD, {result_of(2), operand(3)}},
-              {GGML_OP_ADD, {result_of(3), operand(4)}}},
-    .in_place = operand_bits({1, 2, 3, 4}),
+/// The same with the weighted sum of the other experts.
+extern const fusion_pattern sum_gate_fusion, sum_gate_add_fusion;
+const fusion_pattern sum_gate_fusion = {
+    .name = "expert_sum_shared_gate",
+    .steps = {},
+    .in_place = operand_bits({x_operand, shared_operand}),
     .reads_first = one_token,
     .guard = shared_gate_guard,
     .plan = plan_shared_gate,
+    .find = [](const graph_index & graph, const ggml_tensor * last, fusion_match & match) {
+        return find_gate_and_sum(graph, gate_steps, last, match);
+    },
+};
+const fusion_pattern sum_gate_add_fusion = {
+    .name = "expert_sum_shared_gate_add",
+    .steps = {},
+    .in_place = operand_bits({x_operand, shared_operand, residual_operand}),
+    .reads_first = one_token,
+    .guard = shared_gate_guard,
+    .plan = plan_shared_gate,
+    .find = [](const graph_index & graph, const ggml_tensor * last, fusion_match & match) {
+        return find_gate_and_sum(graph, gate_add_steps, last, match);
+    },
 };
 
 }  // namespace strata

@@ -16,6 +16,13 @@ graph_index::graph_index(const ggml_cgraph * g) : graph(g) {
     places.reserve(std::size_t(g->n_nodes));
     for (int i = 0; i < g->n_nodes; ++i) {
         places.emplace(g->nodes[i], i);
+        runs.push_back({false, i});
+    }
+}
+
+void graph_index::take(const fusion_match & match) {
+    for (const int place : match.taken) {
+        runs[std::size_t(place)] = {true, match.place()};
     }
 }
 
@@ -50,7 +57,7 @@ int kind_of(const ggml_tensor * node) {
 /// Finds the nodes of a pattern's steps, from the last one back.
 class step_matcher {
 public:
-    step_matcher(const graph_index & index, const fusion_pattern & pattern) : graph(index), steps(pattern.steps) {}
+    step_matcher(const graph_index & index, const std::vector<fusion_step> & wanted) : graph(index), steps(wanted) {}
 
     bool match(const ggml_tensor * last, fusion_match & result) {
         found.nodes.assign(steps.size(), nullptr);
@@ -230,12 +237,12 @@ bool operands_survive(const graph_index & graph, const fusion_match & match) {
 }
 
 /// Nodes between the first and the last one of a fusion run before it does: none of them may depend on it, or write what it reads.
-bool can_wait(const graph_index & graph, const fusion_match & match, const std::vector<int> & places) {
+bool can_wait(const graph_index & graph, const fusion_match & match) {
     const ggml_cgraph * g = graph.graph;
     for (int between = match.taken.front() + 1; between < match.place(); ++between) {
         const ggml_tensor * other = g->nodes[between];
         if (is_empty_op(other->op) || ggml_is_empty(other) || (other->flags & GGML_TENSOR_FLAG_COMPUTE) == 0 ||
-            std::binary_search(match.taken.begin(), match.taken.end(), between) || places[std::size_t(between)] > match.place()) {
+            std::binary_search(match.taken.begin(), match.taken.end(), between) || graph.runs_at(between) > match.place()) {
             continue;
         }
         const range made(other);
@@ -275,44 +282,40 @@ bool all_have_memory(const ggml_cgraph * graph) {
 
 }  // namespace
 
+bool match_steps(const graph_index & graph, const std::vector<fusion_step> & steps, const ggml_tensor * last, fusion_match & match) {
+    return step_matcher(graph, steps).match(last, match);
+}
+
 std::vector<fusion_match> find_fusions(const fusion_target & target, const ggml_cgraph * graph, fusion_stage stage) {
     std::vector<fusion_match> result;
     if (target.disabled("fusion") || !fusions_enabled() || (stage == fusion_stage::compute && !all_have_memory(graph))) {
         return result;
     }
-    const graph_index index(graph);
-    std::vector<int> places(std::size_t(graph->n_nodes));   // where each node runs
-    std::vector<bool> fused(places.size());
-    for (std::size_t i = 0; i < places.size(); ++i) {
-        places[i] = int(i);
-    }
+    graph_index index(graph);
     for (const fusion_pattern * pattern : fusion_table()) {
         if (target.disabled(pattern->name)) {
             continue;
         }
         for (int i = graph->n_nodes - 1; i >= 0; --i) {   // backwards: of a pattern's longer and shorter forms the longer ends later
             const ggml_tensor * node = graph->nodes[i];
-            if (fused[std::size_t(i)] || is_empty_op(node->op) || (!pattern->find && node->op != pattern->steps.back().op)) {
+            if (index.fused(i) || is_empty_op(node->op) || (!pattern->find && node->op != pattern->steps.back().op)) {
                 continue;
             }
             fusion_match match;
             match.pattern = pattern;
-            if (!(pattern->find ? pattern->find(index, node, match) : step_matcher(index, *pattern).match(node, match))) {
+            if (!(pattern->find ? pattern->find(index, node, match) : match_steps(index, pattern->steps, node, match))) {
                 continue;
             }
             std::sort(match.taken.begin(), match.taken.end());
             match.taken.erase(std::unique(match.taken.begin(), match.taken.end()), match.taken.end());
-            if (std::any_of(match.taken.begin(), match.taken.end(), [&](int place) { return fused[std::size_t(place)]; }) ||
+            if (std::any_of(match.taken.begin(), match.taken.end(), [&](int place) { return index.fused(place); }) ||
                 match.place() != i || !uses_allow(index, match) || !pattern->guard(target, match)) {
                 continue;
             }
-            if (stage == fusion_stage::compute && !(operands_survive(index, match) && can_wait(index, match, places))) {
+            if (stage == fusion_stage::compute && !(operands_survive(index, match) && can_wait(index, match))) {
                 continue;
             }
-            for (const int place : match.taken) {
-                fused[std::size_t(place)] = true;
-                places[std::size_t(place)] = match.place();
-            }
+            index.take(match);
             result.push_back(std::move(match));
         }
     }

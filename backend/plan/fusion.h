@@ -62,10 +62,22 @@ public:
     /// The place of a node, or -1 if the graph does not have it.
     int find(const ggml_tensor * node) const;
 
+    /// Whether a fusion found so far has the node at a place, and where that node runs.
+    bool fused(int place) const { return runs[std::size_t(place)].fused; }
+    int runs_at(int place) const { return runs[std::size_t(place)].at; }
+
+    /// Notes that a fusion takes its nodes.
+    void take(const fusion_match & match);
+
     const ggml_cgraph * const graph;
 
 private:
+    struct run {
+        bool fused;
+        int at;
+    };
     std::unordered_map<const ggml_tensor *, int> places;
+    std::vector<run> runs;
 };
 
 /// What a guard may know besides the nodes.
@@ -113,6 +125,9 @@ constexpr uint32_t operand_bits(std::initializer_list<int> operands) {
     }
     return bits;
 }
+
+/// Fills nodes, operands, written and taken of a match of these steps whose last node is `last`; false if there is none.
+bool match_steps(const graph_index & graph, const std::vector<fusion_step> & steps, const ggml_tensor * last, fusion_match & match);
 
 /// What `source` is reshaped from, or itself. The reshapes between, if they are nodes of the graph, are added to `taken`.
 const ggml_tensor * behind_reshapes(const graph_index & graph, const ggml_tensor * source, std::vector<int> & taken);

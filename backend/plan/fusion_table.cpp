@@ -5,8 +5,11 @@ namespace strata {
 
 extern const fusion_pattern router_fusion;             // fuse_moe.cpp
 extern const fusion_pattern expert_sum_fusion;         // fuse_moe.cpp
-extern const fusion_pattern shared_gate_sum_fusion;    // fuse_moe.cpp
+extern const fusion_pattern shared_gate_add_fusion;    // fuse_moe.cpp
 extern const fusion_pattern shared_gate_fusion;        // fuse_moe.cpp
+extern const fusion_pattern sum_gate_add_fusion;       // fuse_moe.cpp
+extern const fusion_pattern sum_gate_fusion;           // fuse_moe.cpp
+extern const fusion_pattern product_group_fusion;      // fuse_products.cpp
 extern const fusion_pattern delta_net_decode_fusion;   // fuse_delta_net_decode.cpp
 extern const fusion_pattern delta_net_gates_fusion;    // fuse_delta_net.cpp
 extern const fusion_pattern norm_rope_cache_fusion;    // fuse_rope.cpp
@@ -35,7 +38,6 @@ const std::vector<const fusion_pattern *> & fusion_table() {
         &expert_glu_fusion,
         &product_glu_fusion,
         &router_fusion,
-        &expert_sum_fusion,
         &delta_net_decode_fusion,
         &delta_net_gates_fusion,
         &norm_rope_cache_fusion,
@@ -43,7 +45,10 @@ const std::vector<const fusion_pattern *> & fusion_table() {
         &rope_cache_fusion,
         &norm_add_norm_fusion,
         &add_norm_fusion,
-        &shared_gate_sum_fusion,
+        &sum_gate_add_fusion,
+        &sum_gate_fusion,
+        &expert_sum_fusion,
+        &shared_gate_add_fusion,
         &shared_gate_fusion,
         &gated_norm_fusion,
         &norm_mul_add_fusion,
@@ -56,6 +61,7 @@ const std::vector<const fusion_pattern *> & fusion_table() {
         &sigmoid_mul_fusion,
         &softplus_mul_fusion,
         &silu_mul_fusion,
+        &product_group_fusion,
     };
     return table;
 }

@@ -3,6 +3,7 @@
 #include "../elementwise/row_norm.h"
 #include "delta_rule.h"
 #include "strata/args/delta_net_decode.h"
+#include "strata/q8_1.h"
 
 namespace strata {
 
@@ -216,7 +217,8 @@ STRATA_DEVICE void gated_norm(const delta_net_finish_args & a) {
         return;
     }
     const uint32_t token = quotient(row, a.heads), head = remainder(row, token, a.heads), e = 4 * lane_id();
-    float * const out = static_cast<float *>(a.out) + (sequence * static_cast<uint64_t>(a.tokens * a.heads.divisor) + row) * a.size;
+    const uint64_t first = (sequence * static_cast<uint64_t>(a.tokens * a.heads.divisor) + row) * a.size;
+    float * const out = static_cast<float *>(a.out) + first;
     const float * const gate = reinterpret_cast<const float *>(
         static_cast<const char *>(a.gate.data) + (head * a.gate.stride[0] + token * a.gate.stride[1] + sequence * a.gate.stride[2]));
     float4v v = load_part<true>(out, e, a.size), sums = {0.0f, 0.0f, 0.0f, 0.0f};
@@ -228,6 +230,9 @@ STRATA_DEVICE void gated_norm(const delta_net_finish_args & a) {
         v[i] *= silu(g[i]);
     }
     store_part<true>(out, e, a.size, v);
+    if (a.values && e < a.size) {
+        store_q8_1(static_cast<char *>(a.values) + first, static_cast<char *>(a.meta) + first / 32 * sizeof(q8_1_meta), e, v);
+    }
 }
 
 /// The last numbers of a channel, as they are after each of the tokens that are asked for.

@@ -3,7 +3,7 @@
 // butterfly. With experts, a "matrix" is a pair of token and slot, which has one column and the weights of its expert.
 #pragma once
 
-#include "strata/args/mul_mat.h"
+#include "strata/args/mul_mat_group.h"
 #include "strata/blocks.h"
 #include "strata/glu.h"
 #include "strata/memory.h"
@@ -191,10 +191,39 @@ STRATA_DEVICE void mul_mat_vec_glu_q8_1(const mul_mat_glu_args & args) {
     }
 }
 
+/// Several products of one column. Grid: for each member its groups of 4 Rows rows.
+template <class Type, uint32_t Rows>
+STRATA_DEVICE void mul_mat_vec_group_q(const mul_mat_group_args & a) {
+    constexpr uint32_t lanes_per_result = wave_size / Rows;
+    uint32_t which = 0, before = 0;
+    while (which + 1 < most_in_group && block_x() >= a.members[which].end) {
+        before = a.members[which++].end;
+    }
+    const auto & member = a.members[which];
+    const uint32_t row = uniform(((block_x() - before) * mul_mat_vec_waves + (thread_x() >> 5)) * Rows);
+    if (row >= member.rows) {
+        return;
+    }
+    const matrix_place at = {0, static_cast<const char *>(a.values), static_cast<const char *>(a.meta), member.dst, 0};
+    const char * weights[Rows];
+#pragma unroll
+    for (uint32_t r = 0; r < Rows; ++r) {
+        const uint32_t existing = row + r < member.rows ? row + r : member.rows - 1;
+        weights[r] = static_cast<const char *>(member.weights) + static_cast<uint64_t>(existing) * member.stride1;
+    }
+    float sums[Rows] = {};
+    multiply<Type, 1>(weights, at, a.k, sums);
+    const float sum = wave_sums(sums);
+    const uint32_t r = lane_id() / lanes_per_result;
+    if (lane_id() % lanes_per_result == 0 && row + r < member.rows) {
+        at.dst[row + r] = sum;
+    }
+}
+
 }  // namespace strata
 
-// Kernels mul_mat_vec_<type>_c<columns>_r<rows a wave>, mul_mat_vec_glu_<type>_r<rows of each matrix a wave>, and
-// mul_mat_vec_glu_<type>_q8_1.
+// Kernels mul_mat_vec_<type>_c<columns>_r<rows a wave>, mul_mat_vec_glu_<type>_r<rows of each matrix a wave>, 
+// mul_mat_vec_glu_<type>_q8_1, mul_mat_vec_group_<type>_r<rows a wave>.
 #define STRATA_MUL_MAT_VEC_Q(type, columns, rows)                                             \
     STRATA_KERNEL(128) void mul_mat_vec_##type##_c##columns##_r##rows(strata::mul_mat_q_args a) { \
         strata::mul_mat_vec_q<strata::type, columns, rows>(a);                                \
@@ -207,7 +236,13 @@ STRATA_DEVICE void mul_mat_vec_glu_q8_1(const mul_mat_glu_args & args) {
     STRATA_KERNEL(512) void mul_mat_vec_glu_##type##_q8_1(strata::mul_mat_glu_args a) {       \
         strata::mul_mat_vec_glu_q8_1<strata::type>(a);                                        \
     }
+#define STRATA_MUL_MAT_VEC_GROUP_Q(type, rows)                                                \
+    STRATA_KERNEL(128) void mul_mat_vec_group_##type##_r##rows(strata::mul_mat_group_args a) { \
+        strata::mul_mat_vec_group_q<strata::type, rows>(a);                                   \
+    }
 #define STRATA_MUL_MAT_VEC_Q_KERNELS(type) \
+    STRATA_MUL_MAT_VEC_GROUP_Q(type, 1)    \
+    STRATA_MUL_MAT_VEC_GROUP_Q(type, 4)    \
     STRATA_MUL_MAT_VEC_GLU_Q8_1(type)      \
     STRATA_MUL_MAT_VEC_GLU_Q(type, 1)      \
     STRATA_MUL_MAT_VEC_GLU_Q(type, 2)      \

@@ -1,6 +1,5 @@
-// The outputs of a token's experts, each times its weight, added up in the order of the slots. Products and sums round apart, as MUL and ADD do.
-#include "strata/args/expert_sum.h"
-#include "strata/row_part.h"
+// The weighted sums of the experts of each token.
+#include "expert_sum.h"
 
 namespace strata {
 
@@ -11,19 +10,8 @@ STRATA_DEVICE void expert_sum(const expert_sum_args & a) {
     if (column >= a.columns) {
         return;
     }
-    const char * experts = static_cast<const char *>(a.experts) + token * a.expert_stride_token;
-    const char * weights = static_cast<const char *>(a.weights) + token * a.weight_stride_token;
-    const auto next = [&] {
-        const float4v product = load_part<Fours>(reinterpret_cast<const float *>(experts), column, a.columns) * load<float>(weights);
-        experts += a.expert_stride_slot;
-        weights += a.weight_stride_slot;
-        return product;
-    };
-    float4v sum = next();
-    for (uint32_t slot = 1; slot < a.used; ++slot) {
-        sum += next();
-    }
-    store_part<Fours>(a.dst + static_cast<uint64_t>(token) * a.columns, column, a.columns, sum);
+    store_part<Fours>(a.dst + static_cast<uint64_t>(token) * a.columns, column, a.columns,
+                      sum_of_experts<Fours>(a, token, column, a.columns));
 }
 
 }  // namespace strata

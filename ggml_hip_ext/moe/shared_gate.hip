@@ -1,9 +1,8 @@
 // What the shared expert adds to a token: its output times the sigmoid of one product, and the sums behind it. The product is summed as
 // mul_mat_vec_f does it, by one wave; products and sums round apart.
 #include "../matvec/mul_mat_vec_f.h"
-#include "strata/args/expert_sum.h"
+#include "expert_sum.h"
 #include "strata/math.h"
-#include "strata/row_part.h"
 
 namespace strata {
 
@@ -30,7 +29,8 @@ STRATA_DEVICE void gate_shared_expert(const shared_gate_args & a, float & gate) 
         if (i * step < a.columns) {
             const uint32_t e = first + i * step;
             shared[i] = load_part<Fours>(row(a.shared, a.shared_stride), e, a.columns);
-            routed[i] = load_part<Fours>(row(a.routed, a.routed_stride), e, a.columns);
+            routed[i] = a.experts.experts ? sum_of_experts<Fours>(a.experts, token, e, a.columns)
+                                          : load_part<Fours>(row(a.routed, a.routed_stride), e, a.columns);
             if (a.residual) {
                 residual[i] = load_part<Fours>(row(a.residual, a.residual_stride), e, a.columns);
             }

@@ -20,8 +20,8 @@ TYPES = ["q8_0", "q4_K"]
 LINEAR = {"add_rms_norm_mul", "rms_norm_mul", "delta_net_gates", "delta_net_decode", "rms_norm_mul_rope", "rms_norm_mul_rope_set_rows",
           "shared_q8_1"}
 DECODED = {
-    "qwen35": LINEAR | {"mul_mat_glu"},
-    "qwen35moe": LINEAR | {"mul_mat_glu", "mul_mat_id_glu", "top_k_router", "expert_sum", "shared_expert_gate"},
+    "qwen35": LINEAR | {"mul_mat_glu", "mul_mat_group"},
+    "qwen35moe": LINEAR | {"mul_mat_glu", "mul_mat_id_glu", "mul_mat_group", "top_k_router", "expert_sum_shared_gate"},
     "llama-dense": {"add_rms_norm_mul", "rope_set_rows"},
     "qwen3moe-moe": {"add_rms_norm_mul", "rms_norm_mul_rope", "rms_norm_mul_rope_set_rows", "top_k_router"},
     "gemma3-dense": {"rms_norm_mul_add_rms_norm_mul", "rms_norm_mul_rope"},

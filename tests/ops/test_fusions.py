@@ -243,6 +243,24 @@ def experts_then_down(g, a, b, down, x, ids):
     return g.mul_mat_id(down, y, ids), g.silu(y)
 
 
+def products_of_column(g, a, b, c, x):
+    return g.mul_mat(a, x), g.mul_mat(b, x), g.mul_mat(c, x)
+
+
+def products_read_between(g, a, b, c, x):
+    """The first one's result is needed before the last one's is computed."""
+    first = g.silu(g.mul_mat(a, x))
+    return first, g.mul_mat(b, x), g.mul_mat(c, x)
+
+
+def experts_and_shared(g, x, w, gate, y, shared):
+    return g.add(expert_sum(g, x, w)[0], g.mul(shared, g.sigmoid(g.mul_mat(gate, y)))),
+
+
+def experts_and_shared_add(g, x, w, gate, y, shared, residual):
+    return g.add(experts_and_shared(g, x, w, gate, y, shared)[0], residual),
+
+
 def norm_of_products(g, x, w, a, b):
     """The norm's rows are read by products with quantized weights, and as they are."""
     n = g.mul(g.rms_norm(x, 1e-6), w)
@@ -371,6 +389,21 @@ def cases():
     yield "rope-of-view", rope_of_view, [normal(3, 2, 256), normal(128), numbers(4096, 3)], {"rms_norm_mul_rope": 1}
     yield "rope-stored-int-index", rope_stored, [normal(3, 2, 64), numbers(4096, 3), numbers(6, 3, distinct=True),
                                                  lambda rng: np.zeros((6, 128), np.float16)], {"rope_set_rows": 1}
+    for n, k, used, tokens in ((1, 257, 2, 1), (63, 264, 3, 2), (2048, 512, 8, 1), (1030, 300, 4, 8)):
+        rows = normal(tokens, n)
+        inputs = [normal(tokens, used, n), normal(tokens, used, 1), normal(1, k), normal(tokens, k), rows]
+        yield f"experts-and-shared-{n}", experts_and_shared, inputs, {"expert_sum_shared_gate": 1}
+        yield f"experts-and-shared-add-{n}", experts_and_shared_add, [*inputs, rows], {"expert_sum_shared_gate_add": 1}
+    for i, kind in enumerate(QUANTIZED_TYPES):
+        rows, k = [65, 7, 1, 63][i % 4], [512, 2048, 256][i % 3]
+        yield (f"products-of-column-{kind}", products_of_column, [blocks(kind, rows, k), blocks(kind, 5, k), blocks(kind, 130, k), normal(k)],
+               {"mul_mat_group": 1})
+        yield (f"products-of-long-columns-{kind}", products_of_column, [blocks(kind, 1000, 256), blocks(kind, 65, 256), blocks(kind, 4100, 256), normal(256)],
+               {"mul_mat_group": 1})
+    yield "products-of-two-types", products_of_column, [quantized("q8_0", 8, 64), quantized("q4_0", 8, 64), quantized("q8_0", 9, 64), normal(64)], {
+        "mul_mat_group": 1, "shared_q8_1": 1}
+    yield "products-read-between", products_read_between, [quantized("q8_0", 8, 64), quantized("q8_0", 5, 64), quantized("q8_0", 9, 64), normal(64)], {
+        "mul_mat_group": 1, "shared_q8_1": 1}
     for n, rows in ((2, 1), (14, 3), (130, 5), (256, 16), (2056, 2)):
         yield f"norm-scale-pair-{n}", norm_scale_pair, [normal(rows, n)], {"rms_norm_scale_pair": 1}
     for channels, tokens, taps in ((7, 1, 4), (65, 3, 4), (96, 20, 4), (33, 70, 3), (40, 9, 5)):
@@ -638,7 +671,7 @@ def test_refused(name):
     inputs = [make(rng) for make in makers]
     wanted, _ = compute(build, inputs, fused=False)
     got, applied = compute(build, inputs)
-    assert got == wanted and not {name for name in applied if not name.startswith("shared_")}
+    assert got == wanted and not {name for name in applied if not name.startswith(("shared_", "mul_mat_group"))}
 
 
 def test_a_gate_for_each_column():
@@ -662,7 +695,7 @@ LAUNCHES = {"rms_norm_mul_add_rms_norm_mul-65": 1, "gated_rms_norm-63": 1, "rms_
             "gates-beta-first-7-511": 1, "glu-q4_K": 2, "glu-of-experts-q8_0-8": 2, "glu-of-biased": 2, "three-products-5": 4,
             "experts-40": 4, "norm-rope-128-9-halves": 1, "norm-rope-stored-128-9-neighbours": 1, "rope-stored-128-9-halves": 1,
             "conv-bias-silu-65-3": 1, "strided-gate-65": 1, "sum-norm-of-products-96": 3, "gated-norm-of-heads": 2,
-            "glu-then-down-64": 4, "experts-then-down-96": 4}
+            "experts-and-shared-add-63": 1, "products-of-column-q8_0": 2, "products-read-between": 4, "glu-then-down-64": 4, "experts-then-down-96": 4}
 
 
 @pytest.mark.parametrize("name", list(LAUNCHES))

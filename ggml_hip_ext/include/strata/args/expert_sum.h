@@ -15,7 +15,8 @@ struct expert_sum_args {
     uint32_t columns, used;
 };
 
-/// dst[token] = shared[token] * sigmoid(gate . x[token]) + routed[token] (+ residual[token]): rows of f32; strides in bytes.
+/// dst[token] = shared[token] * sigmoid(gate . x[token]) + routed[token] (+ residual[token]): rows of f32; strides in bytes. With `experts`, routed
+/// is their weighted sum.
 struct shared_gate_args {
     float * dst;                        ///< contiguous
     const void * gate;                  ///< a row of `length`
@@ -25,6 +26,7 @@ struct shared_gate_args {
     const void * residual;              ///< null: none
     uint64_t x_stride, shared_stride, routed_stride, residual_stride;
     uint32_t columns, length;
+    expert_sum_args experts;            ///< without experts: null in `experts`; dst and columns are not used
 };
 
 constexpr uint32_t expert_sum_block = 256;       ///< work-items a workgroup
