@@ -13,6 +13,7 @@ from typing import Iterator, Tuple
 import gguf
 import numpy as np
 
+from strata_hip.ggml import TYPES, lib
 from support.ops import quantize
 
 N_VOCAB = 512
@@ -135,13 +136,20 @@ def write(path: pathlib.Path, shape: Shape, kind: str, seed: int = 1, text: bool
         if text and name == "output.weight":
             data[:FIRST_CHARACTER] = 0  # never the likeliest of so many
         if role in QUANTIZED:
-            writer.add_tensor(name, quantize(data, kind), raw_dtype=gguf.GGMLQuantizationType[kind.upper()])
+            writer.add_tensor(name, quantize(data, kind), raw_dtype=file_type(kind))
         else:
             writer.add_tensor(name, data)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def file_type(kind: str) -> int:
+    """The number of a type in a file. gguf is told of types younger than itself."""
+    number = TYPES[kind]
+    gguf.GGML_QUANT_SIZES.setdefault(number, (lib.ggml_blck_size(number), lib.ggml_type_size(number)))
+    return number
 
 
 def add_metadata(writer: gguf.GGUFWriter, shape: Shape, text: bool = False) -> None:
