@@ -1,5 +1,7 @@
 // GATED_DELTA_NET: f32; a decay a head or a decay an element (KDA); heads of up to 256 elements; any strides of q, k and v between heads,
 // tokens and sequences; the states of the last K tokens.
+#include "ops/gated_delta_net.h"
+
 #include <cmath>
 
 #include "ops/recurrence.h"
@@ -29,11 +31,13 @@ const char * refusal(const device_caps &, const ggml_tensor * op) {
 
 recurrence_tensor tensor(const ggml_tensor * t) { return {t->data, t->nb[1], t->nb[2], t->nb[3]}; }
 
-void plan_gated_delta_net(planner & plan, const ggml_tensor * op) {
+}  // namespace
+
+void plan_gated_delta_net(planner & plan, const ggml_tensor * op, const delta_net_states & states) {
     const ggml_tensor * v = op->src[2];
     const ggml_tensor * gate = op->src[3];
     const ggml_tensor * state = op->src[5];
-    const uint64_t size = uint64_t(v->ne[0]), heads = uint64_t(v->ne[1]), tokens = uint64_t(v->ne[2]), sequences = uint64_t(v->ne[3]);
+    const uint64_t size = uint64_t(v->ne[0]), heads = uint64_t(v->ne[1]), tokens = uint64_t(v->ne[2]);
     const bool kda = gate->ne[0] != 1;
 
     recurrence_args args = {};
@@ -47,13 +51,15 @@ void plan_gated_delta_net(planner & plan, const ggml_tensor * op) {
     args.scalars[1] = tensor(op->src[4]);
     args.out = {op->data, size * sizeof(float), size * heads * sizeof(float), size * heads * tokens * sizeof(float)};
 
-    args.state = state->data;
-    args.new_state = static_cast<float *>(op->data) + size * heads * tokens * sequences;
+    args.state = states.from;
+    args.sequence_ids = states.rows;
+    args.new_state = states.to;
     args.column_stride = state->nb[1];
     args.element_stride = sizeof(float);
     args.head_stride = state->nb[2];
-    args.state_sequence_stride = args.new_sequence_stride = state->nb[3];
-    args.snapshot_stride = state->nb[3] * sequences;
+    args.state_sequence_stride = states.from_stride;
+    args.new_sequence_stride = states.to_stride;
+    args.snapshot_stride = states.snapshot_stride;
     args.length = args.columns = uint32_t(size);
     args.tokens = uint32_t(tokens);
     args.snapshots = uint32_t(op->op_params[0]);
@@ -62,9 +68,16 @@ void plan_gated_delta_net(planner & plan, const ggml_tensor * op) {
     launch_recurrence(plan, "gated_delta_net", kda ? "gated_delta_net_kda" : "gated_delta_net", {32, 64, 128, 256}, args, v->ne[1], v->ne[3]);
 }
 
-}  // namespace
+/// The states are the last operand, and the end of the result.
+static void plan_op(planner & plan, const ggml_tensor * op) {
+    const ggml_tensor * v = op->src[2];
+    const ggml_tensor * state = op->src[5];
+    const int64_t results = ggml_nelements(v);
+    plan_gated_delta_net(plan, op, {state->data, nullptr, state->nb[3], static_cast<float *>(op->data) + results, state->nb[3],
+                                    state->nb[3] * uint64_t(v->ne[3])});
+}
 
 extern const op_entry gated_delta_net_op;
-const op_entry gated_delta_net_op = {GGML_OP_GATED_DELTA_NET, refusal, plan_gated_delta_net};
+const op_entry gated_delta_net_op = {GGML_OP_GATED_DELTA_NET, refusal, plan_op};
 
 }  // namespace strata

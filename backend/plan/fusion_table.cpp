@@ -11,6 +11,8 @@ extern const fusion_pattern sum_gate_add_fusion;       // fuse_moe.cpp
 extern const fusion_pattern sum_gate_fusion;           // fuse_moe.cpp
 extern const fusion_pattern product_group_fusion;      // fuse_products.cpp
 extern const fusion_pattern delta_net_decode_fusion;   // fuse_delta_net_decode.cpp
+extern const fusion_pattern delta_net_in_cache_fusion; // fuse_delta_net_cache.cpp
+extern const fusion_pattern delta_net_copy_fusion;     // fuse_delta_net_cache.cpp
 extern const fusion_pattern delta_net_gates_fusion;    // fuse_delta_net.cpp
 extern const fusion_pattern norm_rope_cache_fusion;    // fuse_rope.cpp
 extern const fusion_pattern norm_rope_fusion;          // fuse_rope.cpp
@@ -39,6 +41,8 @@ const std::vector<const fusion_pattern *> & fusion_table() {
         &product_glu_fusion,
         &router_fusion,
         &delta_net_decode_fusion,
+        &delta_net_in_cache_fusion,
+        &delta_net_copy_fusion,
         &delta_net_gates_fusion,
         &norm_rope_cache_fusion,
         &norm_rope_fusion,

@@ -3,7 +3,7 @@ refused where they must be. What a fusion leaves out is NaN beforehand, so a rea
 import numpy as np
 import pytest
 
-from support.delta_net_layer import Layer
+from support.delta_net_layer import Layer, Net
 from support.fusions import MEMORY, compute, counted, fusions, names, switches
 from support.ggml import PluginError, counter, device, ffi, last_error, lib
 from support.ops import QUANTIZED_TYPES, Graph, Quantized, new_rng, random_blocks
@@ -367,6 +367,8 @@ def cases():
         yield f"gates-{heads}-{k}", delta_net_gates, inputs, {"delta_net_gates": 1}
         yield f"gates-beta-first-{heads}-{k}", lambda *x: delta_net_gates(*x, beta_first=True), inputs, {"delta_net_gates": 1}
     layer = Layer(size=64)   # more of them: test_fusions_delta_net.py
+    for net, fusion in ((Net(), "get_rows_gated_delta_net_cpy"), (Net(sequences=2, rows=(1, 2)), "gated_delta_net_cpy")):
+        yield fusion, net.build, [lambda rng, net=net, i=i: net.inputs(rng)[i] for i in range(7)], {fusion: 1}
     yield "delta-net-decode", layer.build, [lambda rng, i=i: layer.inputs(rng)[i] for i in range(9)], {"delta_net_decode": 1}
     for n, heads, dims, tokens in ((64, 1, 64, 1), (128, 9, 128, 3), (256, 16, 64, 1), (80, 5, 20, 7), (4, 3, 4, 2), (512, 2, 512, 2), (100, 8, 50, 1)):
         inputs = [normal(tokens, heads, n), normal(n), numbers(4096, tokens)]

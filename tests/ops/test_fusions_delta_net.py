@@ -1,10 +1,11 @@
-"""The fused decode of a delta net's layer: bit for bit what a launch for each node gives, the states in their places, refused where it must be."""
+"""The fused decode of a delta net's layer, and the delta net that reads and writes its states in the cache: bit for bit what a launch for each
+node gives, the states in their places, refused where it must be."""
 import dataclasses
 
 import numpy as np
 import pytest
 
-from support.delta_net_layer import Layer, as_output
+from support.delta_net_layer import F32, Layer, Net, as_output
 from support.fusions import MEMORY, compute, counted, fusions
 from support.ggml import lib
 from support.ops import Graph, new_rng, nmse
@@ -194,3 +195,75 @@ def test_result_over_operand(operand):
     wanted, _ = run(False)
     got, applied = run(True)
     assert got == wanted and "delta_net_decode" not in applied
+
+
+# --- any number of tokens: the states' way from and to the cache -----------------------------------------------------------------------
+
+IN_CACHE, COPY = "get_rows_gated_delta_net_cpy", "gated_delta_net_cpy"
+
+
+NETS = {
+    **{f"{tokens}-{snapshots}": Net(tokens=tokens, snapshots=snapshots) for tokens in (1, 2, 16, 17, 64) for snapshots in (1, 3)},
+    "size-128": Net(size=128, heads=3, tokens=20),
+    "size-32": Net(size=32, heads=1, tokens=1, rows=(3,)),
+    "kda": Net(kda=True, tokens=18, snapshots=2, rows=(0,)),
+    "from-a-snapshot": Net(snapshots=3, rows=(2 * 4 + 1,)),
+    "from-below": Net(rows=(0,), tokens=33),
+}
+COPIED = {
+    "sequences": Net(sequences=3, rows=(1, 2, 3)),
+    "sequences-swapped": Net(sequences=2, rows=(2, 1), snapshots=2, kda=True),
+    "size-20": Net(size=20, heads=3, tokens=5),
+}
+
+
+def plain_and_fused(build, inputs, memory="apart"):
+    wanted, _ = compute(build, inputs, fused=False)
+    got, applied = compute(build, inputs, memory)
+    assert got == wanted
+    return applied
+
+
+@pytest.mark.parametrize("memory", MEMORY)
+@pytest.mark.parametrize("name", [*NETS, *COPIED])
+def test_states_in_cache(name, memory):
+    net = NETS.get(name) or COPIED[name]
+    applied = plain_and_fused(net.build, net.inputs(new_rng()), memory)
+    assert applied == {IN_CACHE if name in NETS else COPY: 1} or memory == "packed"
+
+
+@pytest.mark.parametrize("tokens", [9, 40])
+def test_layer_of_a_prompt(tokens):
+    layer = Layer(size=64, tokens=tokens, snapshots=3, rows=(4,))
+    assert plain_and_fused(layer.build, layer.inputs(new_rng()))[IN_CACHE] == 1
+
+
+OVERWRITTEN = {
+    "state-overwritten": lambda g, delta, cache, gathered: (gathered, g.scale_inplace(g.view_1d(cache, cache.ne[0], cache.nb[1]), 2.0)),
+    "gathered-read": lambda g, delta, cache, gathered: (g.sqr(gathered),),
+    "gathered-is-output": lambda g, delta, cache, gathered: (as_output(g, gathered),),
+}
+READ = {
+    "read-whole": lambda g, delta, cache, gathered: (g.sqr(delta),),
+    "states-read": lambda g, delta, cache, gathered: (g.sqr(g.view_1d(delta, 8, lib.ggml_nbytes(delta) - 8 * F32)),),
+    "end-of-result-read": lambda g, delta, cache, gathered: (g.sqr(g.view_1d(delta, 8, 64 * 2 * 9 * F32 - 4 * F32)),),
+    "is-output": lambda g, delta, cache, gathered: (as_output(g, delta),),
+}
+
+
+@pytest.mark.parametrize("name", list(OVERWRITTEN))
+def test_only_copy(name):
+    net = Net()
+    applied = plain_and_fused(lambda *tensors: net.build(*tensors, more=OVERWRITTEN[name]), net.inputs(new_rng()))
+    assert applied == {COPY: 1}
+
+
+@pytest.mark.parametrize("name", list(READ))
+def test_states_seen_by_others(name):
+    net = Net()
+    assert not plain_and_fused(lambda *tensors: net.build(*tensors, more=READ[name]), net.inputs(new_rng()))
+
+
+def test_some_snapshots_copied():
+    net = Net(snapshots=3, kept=2)
+    assert not plain_and_fused(net.build, net.inputs(new_rng()))

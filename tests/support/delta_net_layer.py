@@ -1,4 +1,4 @@
-"""A delta net's layer as llama.cpp builds it (delta-net-base.cpp), from the states in the cache to the gated norm.
+"""A delta net's layer as llama.cpp builds it (delta-net-base.cpp), from the states in the cache to the gated norm; and its delta net alone.
 
     layer = Layer(tokens=3, snapshots=2)
     results, applied = compute(layer.build, layer.inputs(rng))
@@ -104,6 +104,36 @@ class Layer:
         out, kept = reference(spread(unit(q)), spread(unit(k)), heads_of(v), decay, beta, state, self.snapshots)
         normed = out / np.sqrt(np.mean(out ** 2, axis=-1, keepdims=True) + EPS) * weight
         return normed * silu(gate), kept
+
+
+@dataclasses.dataclass(frozen=True)
+class Net:
+    """GATED_DELTA_NET between a cache of 4 rows a snapshot and itself; the new states go to rows from 1 on."""
+    size: int = 64
+    heads: int = 2
+    tokens: int = 9
+    sequences: int = 1
+    snapshots: int = 1
+    rows: tuple = (1,)
+    kda: bool = False
+    kept: int = 0   # snapshots that are copied; 0 for all
+
+    def inputs(self, rng) -> list:
+        q, k, v, gate, beta, _ = make(rng, self.size, self.heads, self.tokens, self.sequences, kda=self.kda)
+        cache = rng.standard_normal((4 * self.snapshots, self.size * self.size * self.heads), dtype=np.float32)
+        return [q, k, v, gate, beta, cache, np.array(self.rows, np.int32)]
+
+    def build(self, g, q, k, v, gate, beta, cache, rows, more=None):
+        """more(g, delta, cache, gathered): further outputs before the copy."""
+        gathered = g.get_rows(cache, rows)
+        state = g.reshape_4d(gathered, self.size, self.size, self.heads, self.sequences)
+        delta = g.gated_delta_net(q, k, v, gate, beta, state, self.snapshots)
+        length, written = self.size * self.size * self.heads, self.kept or min(self.tokens, self.snapshots)
+        results = v.ne[0] * v.ne[1] * v.ne[2] * v.ne[3] * F32
+        copy = g.cpy(g.view_3d(delta, length, self.sequences, written, length * F32, length * self.sequences * F32, results),
+                     g.view_3d(cache, length, self.sequences, written, cache.nb[1], 4 * cache.nb[1], cache.nb[1]))
+        out = g.view_4d(delta, *v.ne, self.size * F32, self.size * self.heads * F32, self.size * self.heads * self.tokens * F32, 0)
+        return *(more(g, delta, cache, gathered) if more else ()), copy, g.sqr(out)
 
 
 def as_output(g, tensor):
