@@ -9,6 +9,7 @@ need() { missing="$missing $*"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
 have g++ || need g++
+have git || need git  # applies patches/ to a copy of llama.cpp's sources
 "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 || need python3 python3-venv
 
 # A clang with the AMDGPU target: the order of cmake/DeviceClang.cmake.
@@ -30,7 +31,7 @@ fi
 
 # The emulator decodes with LLVM's disassembler, which is linked statically, with what it unpacks debug sections with.
 [ -e /usr/lib/llvm-19/lib/libLLVMAMDGPUDisassembler.a ] || need llvm-19-dev
-have_library() { [ -e "$("${clang:-cc}" -print-file-name="$1")" ]; }
+have_library() { [ -e "$("${clang:-cc}" -print-file-name="$1" 2>/dev/null)" ]; }
 have_library libz.a || need zlib1g-dev
 have_library libzstd.a || need libzstd-dev
 
