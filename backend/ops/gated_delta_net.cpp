@@ -65,7 +65,8 @@ void plan_gated_delta_net(planner & plan, const ggml_tensor * op, const delta_ne
     args.snapshots = uint32_t(op->op_params[0]);
     args.columns_a_scalar = make_divisor(1);
     args.scale = 1.0f / std::sqrt(float(size));
-    launch_recurrence(plan, "gated_delta_net", kda ? "gated_delta_net_kda" : "gated_delta_net", {32, 64, 128, 256}, args, v->ne[1], v->ne[3]);
+    launch_recurrence(plan, "gated_delta_net", kda ? "gated_delta_net_kda" : "gated_delta_net", {32, 64, 128, 256}, args, v->ne[1],
+                      v->ne[3]);
 }
 
 /// The states are the last operand, and the end of the result.

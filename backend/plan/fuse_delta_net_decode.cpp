@@ -87,8 +87,8 @@ struct chain {
     }
 
     bool complete() const {
-        return is(inputs, GGML_OP_GET_ROWS) && is(states, GGML_OP_GET_ROWS) && inputs != states && keys[0].complete() && keys[1].complete() &&
-               keys[0].norm != keys[1].norm;
+        return is(inputs, GGML_OP_GET_ROWS) && is(states, GGML_OP_GET_ROWS) && inputs != states && keys[0].complete() &&
+               keys[1].complete() && keys[0].norm != keys[1].norm;
     }
 
     int64_t size() const { return delta->src[2]->ne[0]; }
@@ -112,7 +112,9 @@ bool find(const graph_index & graph, const ggml_tensor * last, fusion_match & ma
         return false;
     }
     std::vector<int> & taken = match.taken;
-    const auto leads_to = [&](const ggml_tensor * source, const ggml_tensor * node) { return behind_reshapes(graph, source, taken) == node; };
+    const auto leads_to = [&](const ggml_tensor * source, const ggml_tensor * node) {
+        return behind_reshapes(graph, source, taken) == node;
+    };
     const auto views = [&](const ggml_tensor * source, const ggml_tensor * node) {
         taken.push_back(graph.find(source));
         return source->op == GGML_OP_VIEW && source->src[0] == node;
@@ -133,8 +135,8 @@ bool find(const graph_index & graph, const ggml_tensor * last, fusion_match & ma
             return false;
         }
     }
-    match.operands = {c.inputs->src[0], c.states->src[0], c.inputs->src[1], c.concat->src[1], c.conv->src[1], c.delta->src[3], c.delta->src[4],
-                      c.product->src[1], c.gate->src[0]};
+    match.operands = {c.inputs->src[0], c.states->src[0], c.inputs->src[1], c.concat->src[1], c.conv->src[1],
+                      c.delta->src[3], c.delta->src[4], c.product->src[1], c.gate->src[0]};
     // The state's copy, and then those of the convolution's input.
     const int end = graph.find(last), begin = graph.find(c.concat);
     for (const ggml_tensor * source : {c.delta, c.concat}) {
@@ -155,7 +157,8 @@ bool find(const graph_index & graph, const ggml_tensor * last, fusion_match & ma
     if (std::find(taken.begin(), taken.end(), -1) != taken.end()) {
         return false;
     }
-    std::sort(match.nodes.begin(), match.nodes.end(), [&](const ggml_tensor * a, const ggml_tensor * b) { return graph.find(a) < graph.find(b); });
+    std::sort(match.nodes.begin(), match.nodes.end(),
+              [&](const ggml_tensor * a, const ggml_tensor * b) { return graph.find(a) < graph.find(b); });
     return true;
 }
 
@@ -185,7 +188,8 @@ bool is_part_of_channels(const chain & c, const ggml_tensor * view, int64_t head
 bool keys_are_known(const chain & c) {
     const int64_t shared_by = c.heads() / c.key_heads();
     for (const key_chain & key : c.keys) {
-        if (!is_part_of_channels(c, key.norm->src[0], c.key_heads()) || !has_shape(key.scale, {c.size(), c.key_heads(), c.tokens(), c.sequences()})) {
+        if (!is_part_of_channels(c, key.norm->src[0], c.key_heads()) ||
+            !has_shape(key.scale, {c.size(), c.key_heads(), c.tokens(), c.sequences()})) {
             return false;
         }
         // Each key is repeated for neighbouring heads, or GATED_DELTA_NET itself takes one every so many heads.
@@ -220,7 +224,8 @@ bool states_are_known(const chain & c, const fusion_match & match) {
     const int64_t written = std::min(c.tokens(), c.snapshots());
     const std::size_t results = std::size_t(c.size() * c.heads() * c.tokens() * c.sequences()) * sizeof(float);
     const int64_t offset = offset_in(rows, to);
-    if (!has_shape(rows, {c.state_size(), rows->ne[1]}) || rows->ne[1] >= int64_t(1) << 31 || offset < 0 || offset % int64_t(rows->nb[1]) != 0) {
+    if (!has_shape(rows, {c.state_size(), rows->ne[1]}) || rows->ne[1] >= int64_t(1) << 31 || offset < 0 ||
+        offset % int64_t(rows->nb[1]) != 0) {
         return false;
     }
     if (owner_of(kept) != c.delta || kept->view_offs != results || !ggml_is_contiguous(kept) ||
@@ -228,7 +233,8 @@ bool states_are_known(const chain & c, const fusion_match & match) {
         return false;
     }
     const bool apart = c.snapshots() == 1 || (to->nb[2] % rows->nb[1] == 0 && to->nb[2] > 0);
-    return has_shape(to, {c.state_size(), c.sequences(), written}) && to->nb[1] == rows->nb[1] && apart && snapshot_rows(c, match) < int64_t(1) << 31;
+    return has_shape(to, {c.state_size(), c.sequences(), written}) && to->nb[1] == rows->nb[1] && apart &&
+           snapshot_rows(c, match) < int64_t(1) << 31;
 }
 
 /// The convolution's states and their copies: windows of what it reads.
@@ -245,7 +251,8 @@ bool inputs_are_known(const chain & c, const fusion_match & match) {
         const ggml_tensor * kept = match.written[1 + i]->src[0];
         const ggml_tensor * to = match.operands[first_target + 1 + i];
         if (owner_of(kept) != c.concat || !has_shape(kept, {kept_taps, c.channels(), c.sequences()}) || kept->nb[1] != c.concat->nb[1] ||
-            kept->nb[2] != c.concat->nb[2] || kept->view_offs % sizeof(float) != 0 || kept->view_offs / sizeof(float) > std::size_t(c.tokens()) ||
+            kept->nb[2] != c.concat->nb[2] || kept->view_offs % sizeof(float) != 0 ||
+            kept->view_offs / sizeof(float) > std::size_t(c.tokens()) ||
             !has_shape(to, {kept_taps * c.channels(), c.sequences()}) || to->nb[1] != match.operands[first_target + 1]->nb[1]) {
             return false;
         }
@@ -302,7 +309,8 @@ void plan_decode(planner & plan, const fusion_match & match) {
     const ggml_tensor * x = match.operands[x_operand];
     const ggml_tensor * states = match.operands[states_operand];
     const ggml_tensor * new_states = match.operands[first_target];
-    const uint32_t size = uint32_t(c.size()), heads = uint32_t(c.heads()), tokens = uint32_t(c.tokens()), sequences = uint32_t(c.sequences());
+    const uint32_t size = uint32_t(c.size()), heads = uint32_t(c.heads());
+    const uint32_t tokens = uint32_t(c.tokens()), sequences = uint32_t(c.sequences());
     const std::size_t before_size = std::size_t(c.channels() * kept_taps) * sequences * sizeof(float);
     const std::size_t aside_size = sequences == 1 ? 0 : std::size_t(c.state_size()) * sequences * sizeof(float);
     char * const scratch = static_cast<char *>(plan.scratch(before_size + aside_size));

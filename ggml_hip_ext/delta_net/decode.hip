@@ -27,7 +27,8 @@ struct conv_channel {
     float window[kept_taps];
     float now[delta_net_tokens];
 
-    __device__ __attribute__((always_inline)) void load(const delta_net_decode_args & a, const char * weights, const char * x, uint32_t channel) {
+    __device__ __attribute__((always_inline)) void load(const delta_net_decode_args & a, const char * weights, const char * x,
+                                                        uint32_t channel) {
         weight = strata::load<float4v>(weights + channel * a.weight_stride);
 #pragma unroll
         for (uint32_t t = 0; t < delta_net_tokens; t++) {
@@ -142,8 +143,9 @@ STRATA_DEVICE void delta_net_decode(const delta_net_decode_args & a) {
         const uint32_t loaded_row = load<uint32_t>(rows, sequence * 4);
         conv_channel conv;
         conv.load(a, weights, x + sequence * a.input.sequence_stride, channel);
-        const uint64_t at = ((sequence * static_cast<uint64_t>(a.tokens) + smaller(thread_x(), a.tokens - 1)) * a.heads + head) * sizeof(float);
-        const float own_decay = load<float>(decay + at), own_beta = load<float>(beta + at);
+        const uint64_t token = sequence * static_cast<uint64_t>(a.tokens) + smaller(thread_x(), a.tokens - 1);
+        const uint64_t number = (token * a.heads + head) * sizeof(float);
+        const float own_decay = load<float>(decay + number), own_beta = load<float>(beta + number);
         keep_order();
         const uint32_t row = uniform(loaded_row);
         conv.load_before(conv_states + row * a.input.state_stride, channel);

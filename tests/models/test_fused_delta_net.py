@@ -1,5 +1,5 @@
-"""What becomes of the states of linear layers, with the fused decode against every fusion off: sequences together and alone, forked, saved and
-loaded, drafts checked and rejected. The same logits, bit for bit."""
+"""What becomes of the states of linear layers, with the fused decode against every fusion off: sequences together and alone, forked, saved
+and loaded, drafts checked and rejected. The same logits, bit for bit."""
 import llama_cpp
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def toy(request, tmp_path_factory):
 
 
 class Run:
-    """A context whose sequences are given random tokens; keeps the logits, and for each batch of few tokens how often the fused decode ran."""
+    """A context whose sequences are given random tokens; keeps the logits, and how often the fused decode ran in batches of few tokens."""
 
     def __init__(self, context):
         self.context, self.memory = context, llama_cpp.llama_get_memory(context.ctx)

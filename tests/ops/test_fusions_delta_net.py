@@ -1,5 +1,5 @@
-"""The fused decode of a delta net's layer, and the delta net that reads and writes its states in the cache: bit for bit what a launch for each
-node gives, the states in their places, refused where it must be."""
+"""The fused decode of a delta net's layer, and the delta net that reads and writes its states in the cache: bit for bit what a launch for
+each node gives, the states in their places, refused where it must be."""
 import dataclasses
 
 import numpy as np
@@ -32,7 +32,8 @@ LAYERS = {
     "sequences-from-snapshots": Layer(size=64, sequences=3, tokens=3, snapshots=3, rows=(5 + 1, 2, 2 * 5 + 3)),
     "sequences-from-others-snapshots": Layer(size=64, sequences=2, tokens=2, snapshots=2, rows=(5 + 2, 1)),
     "many-sequences": Layer(size=64, heads=1, key_heads=1, sequences=64, cells=66),
-    **{f"verify-{tokens}-{snapshots}": Layer(size=64, tokens=tokens, snapshots=snapshots) for tokens in (2, 3, 5, 8) for snapshots in (1, 2, 4, 9)},
+    **{f"verify-{tokens}-{snapshots}": Layer(size=64, tokens=tokens, snapshots=snapshots)
+       for tokens in (2, 3, 5, 8) for snapshots in (1, 2, 4, 9)},
     "verify-sequences": Layer(tokens=4, sequences=3, snapshots=4),
 }
 
@@ -120,7 +121,8 @@ def overwritten_states(layer=Layer(size=64)):
     """The row of states is written over after it was gathered, as with the cells of sequences that are not computed."""
     def build(g, inputs, states, *tensors):
         gathered = []
-        *copies, kept, out = layer.build(g, inputs, states, *tensors, change={"states": lambda g, tensor: gathered.append(tensor) or tensor})
+        change = {"states": lambda g, tensor: gathered.append(tensor) or tensor}
+        *copies, kept, out = layer.build(g, inputs, states, *tensors, change=change)
         row = lambda n: g.view_1d(states, layer.state, n * states.nb[1])
         return *copies, gathered[0], g.cpy(row(layer.first + 1), row(layer.first)), kept, out
     return layer, build
@@ -142,12 +144,17 @@ def into_other_cache(layer=Layer(size=64)):
     return layer, build
 
 
+def as_it_is(layer):
+    return layer, layer.build
+
+
+WITHIN = ("inputs", "concat", "conv", "activated", "q", "k", "states", "delta", "normed")
 REFUSALS = {
-    "nine-tokens": (Layer(size=64, tokens=9), Layer(size=64, tokens=9).build),
-    "many-sequences": (Layer(size=64, heads=1, key_heads=1, sequences=65, cells=66), Layer(size=64, heads=1, key_heads=1, sequences=65, cells=66).build),
-    "size-32": (Layer(size=32), Layer(size=32).build),
-    **{f"{name}-is-output": changed(name, as_output) for name in ("inputs", "concat", "conv", "activated", "q", "states", "delta", "normed")},
-    **{f"{name}-read-elsewhere": read_elsewhere(name) for name in ("inputs", "concat", "conv", "activated", "k", "v", "states", "delta", "normed")},
+    "nine-tokens": as_it_is(Layer(size=64, tokens=9)),
+    "many-sequences": as_it_is(Layer(size=64, heads=1, key_heads=1, sequences=65, cells=66)),
+    "size-32": as_it_is(Layer(size=32)),
+    **{f"{name}-is-output": changed(name, as_output) for name in WITHIN},
+    **{f"{name}-read-elsewhere": read_elsewhere(name) for name in (*WITHIN, "v")},
     "one-key": one_key(),
     "values-in-other-place": changed("v", lambda g, v: g.cont(v)),
     "overwritten-inputs": overwritten_inputs(),

@@ -70,7 +70,8 @@ class Layer:
         copies += [between(g, states)] if between else []
         state = g.reshape_4d(named("states", g.get_rows(states, rows)), size, size, heads, sequences)
         mixed = named("activated", g.silu(named("conv", g.ssm_conv(concat, taps))))
-        part = lambda n, first: g.view_4d(mixed, size, n, tokens, sequences, size * F32, channels * F32, channels * F32 * tokens, first * size * F32)
+        part = lambda n, first: g.view_4d(mixed, size, n, tokens, sequences, size * F32, channels * F32, channels * F32 * tokens,
+                                          first * size * F32)
 
         def key(name, first):
             made = named(name, g.scale(g.rms_norm(part(self.key_heads, first), EPS / size), size ** -0.5))
@@ -83,9 +84,9 @@ class Layer:
         q, k, v = key("q", 0), key("k", self.key_heads), named("v", part(heads, 2 * self.key_heads))
         delta = named("delta", g.gated_delta_net(q, k, v, decay, beta, state, self.snapshots))
         written, results = min(tokens, self.snapshots), size * heads * tokens * sequences * F32
-        copies.append(g.cpy(
-            g.view_3d(delta, self.state, sequences, written, self.state * F32, self.state * sequences * F32, results),
-            named("target", g.view_3d(states, self.state, sequences, written, states.nb[1], self.cells * states.nb[1], self.first * states.nb[1]))))
+        target = g.view_3d(states, self.state, sequences, written, states.nb[1], self.cells * states.nb[1], self.first * states.nb[1])
+        kept = g.view_3d(delta, self.state, sequences, written, self.state * F32, self.state * sequences * F32, results)
+        copies.append(g.cpy(kept, named("target", target)))
         out = g.view_4d(delta, size, heads, tokens, sequences, size * F32, size * heads * F32, size * heads * tokens * F32, 0)
         return (*copies, g.mul(named("normed", g.mul(g.rms_norm(out, EPS), weight)), g.silu(gate)))
 
