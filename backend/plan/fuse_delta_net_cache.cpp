@@ -12,8 +12,6 @@ namespace {
 
 enum : int { from_operand, to_operand };   // then the other operands of GATED_DELTA_NET, and which row of the cache the state is
 
-const ggml_tensor * owner_of(const ggml_tensor * t) { return t->view_src ? t->view_src : t; }
-
 const ggml_tensor * delta_of(const fusion_match & match) { return match.nodes[match.nodes.size() - 2]; }
 
 /// Bytes of the result before the states.

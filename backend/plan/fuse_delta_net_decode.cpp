@@ -29,8 +29,6 @@ enum : int {
 
 constexpr int kept_taps = int(delta_net_taps) - 1;
 
-const ggml_tensor * owner_of(const ggml_tensor * t) { return t->view_src ? t->view_src : t; }
-
 bool is(const ggml_tensor * t, ggml_op op) { return t != nullptr && t->op == op; }
 
 /// Nodes from the last one back to where q or k begins: SCALE(RMS_NORM(view)), and a REPEAT where neighbouring heads share a key.

@@ -132,8 +132,6 @@ private:
     fusion_match found;
 };
 
-const ggml_tensor * owner_of(const ggml_tensor * t) { return t->view_src ? t->view_src : t; }
-
 /// Nothing outside may read what is elided, nothing inside may read it but through the steps, and all of it is to be computed.
 bool uses_allow(const graph_index & graph, const fusion_match & match) {
     for (const int place : match.taken) {
