@@ -9,6 +9,7 @@
 #include "runtime/code_objects.h"
 #include "runtime/counters.h"
 #include "runtime/settings.h"
+#include "switches.h"
 
 namespace strata {
 
@@ -66,14 +67,8 @@ std::string code_objects_json() {
 
 std::string switches_json() {
     const settings now = settings::from_environment();
-    std::set<std::string> names = known_switches();
-    names.insert(now.disabled.begin(), now.disabled.end());
-    for (const char * each : fusion_labels()) {
-        names.insert(each);
-    }
-    names.insert("fusion");
     std::string text;
-    for (const std::string & name : names) {
+    for (const std::string & name : all_switches()) {
         text += (text.empty() ? "" : ", ") + quoted(name) + (now.disabled.count(name) ? ": false" : ": true");
     }
     return text;

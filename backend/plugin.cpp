@@ -8,6 +8,7 @@
 #include "runtime/host_check.h"
 #include "runtime/kfd.h"
 #include "runtime/settings.h"
+#include "switches.h"
 
 namespace strata {
 
@@ -62,6 +63,7 @@ plugin * running = nullptr;
 
 std::unique_ptr<plugin> make_plugin() {
     check_host_ggml();
+    check_switches();
     auto made = std::make_unique<plugin>();
     made->library = load_hip_library();
     made->ggml = {GGML_BACKEND_API_VERSION, {get_name, get_device_count, get_device, get_proc_address}, made.get()};

@@ -64,7 +64,6 @@ public:
     const device_caps & caps() const override { return device.caps; }
 
     bool disabled(const char * name) const override {
-        note_switch(name);
         return options.disabled.count(name) != 0;
     }
 
@@ -184,7 +183,6 @@ private:
 
     /// True if STRATA_DISABLE allows what several nodes share, and fusions are on.
     bool is_on(const char * name) const {
-        note_switch(name);
         return options.disabled.count(name) == 0 && options.disabled.count("fusion") == 0 && fusions_enabled();
     }
 

@@ -56,7 +56,6 @@ gpu::gpu(const hip_library & from, int index, int hip_ordinal)
     }
 
     // Matrix instructions as wmma.h uses them; STRATA_DISABLE=wmma: as on a card without them.
-    note_switch("wmma");
     caps.wmma = std::strncmp(caps.arch, "gfx11", 5) == 0 && settings::from_environment().disabled.count("wmma") == 0;
     if (std::strncmp(caps.arch, "gfx9", 4) == 0) {
         throw failure(format("device %d (%s) is %s, whose waves have 64 lanes: not all kernels can do with those yet", ordinal,

@@ -3,7 +3,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <sstream>
 
 namespace strata {
@@ -26,22 +25,6 @@ settings settings::from_environment() {
         }
     }
     return result;
-}
-
-static std::mutex switches_mutex;
-static std::set<std::string> & switches() {
-    static auto * names = new std::set<std::string>;
-    return *names;
-}
-
-void note_switch(const char * name) {
-    std::lock_guard lock(switches_mutex);
-    switches().insert(name);
-}
-
-std::set<std::string> known_switches() {
-    std::lock_guard lock(switches_mutex);
-    return switches();
 }
 
 }  // namespace strata

@@ -9,15 +9,9 @@ namespace strata {
 struct settings {
     bool print_plan = false;         ///< STRATA_PRINT_PLAN=1: every new plan is printed to stderr
     bool synchronous = false;        ///< STRATA_SYNC=1: wait after every launch
-    std::set<std::string> disabled;  ///< STRATA_DISABLE=name,name: kernels and fusions not to use
+    std::set<std::string> disabled;  ///< STRATA_DISABLE=name,name: kernels and fusions not to use (switches.h)
 
     static settings from_environment();
 };
-
-/// Remembers that a planner asked for the switch of this name, so that it can be listed.
-void note_switch(const char * name);
-
-/// All switches asked for so far.
-std::set<std::string> known_switches();
 
 }  // namespace strata

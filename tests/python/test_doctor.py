@@ -342,6 +342,12 @@ def test_a_switch_of_this_environment(tmp_path):
     assert [finding["found"] for finding in findings if finding["check"] == "switches"] == ["off: wmma"]
 
 
+def test_a_switch_that_does_not_exist(tmp_path):
+    findings = json.loads(run("--root", tmp_path, "-o", "json", STRATA_DISABLE="wmmma").stdout)
+    [finding] = [finding for finding in findings if "wmmma" in finding["found"]]
+    assert finding["level"] == "bad" and "unset STRATA_DISABLE" in finding["remedy"]
+
+
 @pytest.mark.parametrize("name, value, words", [("STRATA_SYNC", "1", "slower"), ("HSA_OVERRIDE_GFX_VERSION", "11.0.0", "another GPU")])
 def test_misleading_variables(monkeypatch, name, value, words):
     for each in ("STRATA_SYNC", "HSA_OVERRIDE_GFX_VERSION"):

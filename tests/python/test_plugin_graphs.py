@@ -1,5 +1,7 @@
 """Graphs on the device: plans and their replay, order of copies against running work, events, several backends, switches."""
+import json
 import os
+import re
 import threading
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from support import ggml
 from support.ggml import PluginError, ffi, lib
 from support.ops import Graph, new_rng, run_op
+from support.paths import ROOT
 from support.process import run_python
 
 COUNTERS = ("graphs_planned", "graphs_replayed", "launches", "nodes")
@@ -340,8 +343,19 @@ def test_disabled_switches_are_listed():
     text = run_python(RUN + """
 import json
 print(json.loads(ggml.ffi.string(ggml.plugin().strata_hip_device_json()))["switches"])
-""", STRATA_DISABLE="some_fusion,other").stdout
-    assert "'some_fusion': False" in text and "'other': False" in text
+""", STRATA_DISABLE="wmma,rms_norm_mul").stdout
+    assert "'wmma': False" in text and "'rms_norm_mul': False" in text and "'mul_mat_vec': True" in text
+
+
+def test_every_switch_that_is_asked_for_can_be_set():
+    asked = {name for path in (ROOT / "backend").rglob("*.cpp") for name in re.findall(r'disabled(?:\(|\.count\()"(\w+)"', path.read_text())}
+    known = json.loads(ffi.string(ggml.plugin().strata_hip_device_json()))["switches"]
+    assert {"wmma", "mul_mat_vec", "fusion"} <= asked <= set(known)
+
+
+def test_a_switch_that_does_not_exist_is_refused():
+    with pytest.raises(AssertionError, match="STRATA_DISABLE: nothing is called 'rms_norm_mull'; .* rms_norm_mul,"):
+        run_python(RUN, STRATA_DISABLE="wmma,rms_norm_mull")
 
 
 OUT_OF_MEMORY = """

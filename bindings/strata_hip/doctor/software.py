@@ -123,6 +123,8 @@ def _ggml_version(path: pathlib.Path) -> Optional[str]:
 def plugin(system: System) -> List[Finding]:
     """The code objects carried, the switches, and whether the plugin opens: on the emulator, and on the GPU of this machine."""
     info, why = _opened("emulator")
+    if info is None and why.startswith("STRATA_DISABLE"):
+        return [bad("switches", why, "the plugin does not start with a name that it does not know", "correct or unset STRATA_DISABLE")]
     if info is None:
         return [bad("plugin", why, "the plugin or the emulator cannot be loaded",
                     "pip install --force-reinstall strata-hip, or `make build` in the source tree")]
