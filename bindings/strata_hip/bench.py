@@ -259,7 +259,7 @@ def device_names(backend: str) -> str:
 def run(options: Options, out: TextIO, err: TextIO) -> None:
     """Runs all cases and prints each row as it is done, to `out` and, if asked for, to `err` too. Raises StrataError."""
     if options.plot:
-        pictures.pyplot()  # rather now than after minutes
+        pictures.check(options.plot)
     for model in options.lists["model"]:
         llama.check_model_file(model)
     _set_priority(options.priority)
@@ -339,12 +339,15 @@ def plot(rows: Sequence[bench_tables.Row], path: str) -> None:
         axis.set_title(title)
         axis.set_xlabel("depth: tokens of context before the test")
         axis.set_ylabel("tokens a second")
-        axis.set_ylim(bottom=0)
         axis.xaxis.get_major_locator().set_params(integer=True)
         if lines:
+            axis.set_ylim(0, 1.1 * max(each.values["avg_ts"] + each.values["stddev_ts"] for line in lines.values() for each in line))
             axis.legend(fontsize=7)
+        else:
+            axis.set_visible(False)
     first = rows[0].values
     emulated = ", emulated: not the chip's speed" if first["emulated"] else ""
-    figure.suptitle(f"{first['model_type']} on {first['device']} ({first['arch']}{emulated})", fontsize=10)
+    models = ", ".join(dict.fromkeys(each.values["model_type"] for each in rows))
+    figure.suptitle(f"{models} on {first['device']} ({first['arch']}{emulated})", fontsize=10)
     figure.tight_layout()
     pictures.save(figure, path)

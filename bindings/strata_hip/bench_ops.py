@@ -436,6 +436,8 @@ def run(options: argparse.Namespace) -> None:
         for case in wanted:
             print(case.name)
         return
+    if options.plot:
+        pictures.check(options.plot)
     rows = compare(wanted, stock_library(options.stock), model="1" if options.time else "")
     PRINTERS[options.output](rows, sys.stdout)
     if options.plot:

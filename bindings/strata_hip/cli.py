@@ -68,7 +68,7 @@ def split(arguments: List[str]) -> Tuple[List[str], List[str]]:
 def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(prog="strata-hip", description="llama.cpp on AMD Strix Halo (gfx1151), or on its emulator.")
     root.add_argument("--version", action=_Version, nargs=0, help="show the version and what it was built from")
-    commands = root.add_subparsers(required=True, metavar="COMMAND")
+    commands = root.add_subparsers(required=True, metavar="COMMAND", parser_class=_Command)
     _devices_parser(commands)
     _run_parser(commands)
     _serve_parser(commands)
@@ -82,6 +82,16 @@ def parser() -> argparse.ArgumentParser:
     _sanitize_parser(commands)
     _doctor_parser(commands)
     return root
+
+
+class _Command(argparse.ArgumentParser):
+    """Tells what it does not know with its own usage: argparse would leave that to the whole program's."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
 
 
 class _Version(argparse.Action):
@@ -148,7 +158,8 @@ def _run_parser(commands: Commands) -> None:
     add("-ub", "--ubatch-size", type=int, default=512, metavar="N", help="physical batch (default: 512)")
     add("-t", "--threads", type=int, default=None, metavar="N", help="CPU threads")
     add("-ngl", "--gpu-layers", "--n-gpu-layers", type=int, default=-1, metavar="N", help="layers on the device, -1: all (default)")
-    add("-fa", "--flash-attn", choices=["on", "off"], default="on", help="flash attention (default: on)")
+    add("-fa", "--flash-attn", choices=["on", "off", "auto"], default="auto",
+        help="flash attention; auto: on, which the device can for every model (default: auto)")
     add("-ctk", "--cache-type-k", default="f16", metavar="TYPE", help="type of the K cache (default: f16)")
     add("-ctv", "--cache-type-v", default="f16", metavar="TYPE", help="type of the V cache (default: f16)")
     add("-s", "--seed", type=int, default=-1, metavar="N", help="random seed, -1: any (default)")
@@ -179,14 +190,17 @@ def _serve_parser(commands: Commands) -> None:
     command = commands.add_parser(
         "serve", usage="%(prog)s [-h] [--runtime {auto,hip,emulator}] -m FILE [llama-server's flags]",
         help="llama-server on the device: an OpenAI-compatible server, and llama.cpp's own endpoints",
-        description="Runs llama.cpp's own llama-server with the model on our device, and says when it is ready. All flags but the two below "
-                    "are llama-server's, which --usage lists; so are its LLAMA_ARG_... variables.")
+        description="Runs llama.cpp's own llama-server with the model on our device, and says when it is ready. Every flag but --runtime "
+                    "and -h is passed on to it; --usage lists them. So are its LLAMA_ARG_... variables.")
     _runtime_argument(command)
-    command.set_defaults(command=_serve)
+    command.set_defaults(command=_serve, parser=command)
 
 
 def _serve(options: argparse.Namespace) -> int:
     from . import serve
+    if serve.lacks_model(options.arguments):
+        options.parser.error("-m is missing: a GGUF file to serve; or -hf, -mu or -dr, which download one, or --models-dir or --models-preset, "
+                             "which offer several")
     return serve.run(options.arguments, options.runtime)
 
 

@@ -1,4 +1,6 @@
 """matplotlib, which is optional."""
+import os
+import pathlib
 from typing import Any
 
 from .errors import StrataError
@@ -13,6 +15,18 @@ def pyplot() -> Any:
     matplotlib.use("Agg")
     from matplotlib import pyplot as loaded
     return loaded
+
+
+def check(path: str) -> None:
+    """Raises StrataError if no picture can be drawn to this file: rather now than after minutes of measuring."""
+    figure = pyplot().figure()
+    kinds = figure.canvas.get_supported_filetypes()
+    pyplot().close(figure)
+    file = pathlib.Path(path)
+    if file.suffix[1:].lower() not in kinds:
+        raise StrataError(f"{path}: a picture's name ends in one of .{', .'.join(sorted(kinds))}")
+    if not os.access(file.parent, os.W_OK) or file.is_dir():
+        raise StrataError(f"{path} cannot be written")
 
 
 def save(figure: Any, path: str) -> None:

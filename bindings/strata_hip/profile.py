@@ -35,7 +35,7 @@ class Options:
 def run(options: Options, out: TextIO) -> None:
     """Runs the model on the emulator and prints the profile. Raises StrataError."""
     if options.plot:
-        pictures.pyplot()  # rather now than after minutes
+        pictures.check(options.plot)
     result = measure(options)
     if options.output == "json":
         json.dump(result, out, indent=1)

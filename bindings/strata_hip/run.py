@@ -38,7 +38,10 @@ def read_prompt(options: argparse.Namespace) -> str:
                 return file.read()
         if sys.stdin.isatty():
             return input("> ")
-        return sys.stdin.read()
+        text = sys.stdin.read()
+        if not text:
+            raise StrataError("no prompt was given: neither -p nor -f, and stdin is empty")
+        return text
     except EOFError:
         raise StrataError("no prompt was given") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -57,7 +60,7 @@ def load(options: argparse.Namespace) -> Llama:
     return Llama(
         options.model, backend=options.backend, device=options.runtime, n_gpu_layers=options.gpu_layers, n_ctx=n_ctx,
         n_batch=options.batch_size, n_ubatch=options.ubatch_size, n_threads=options.threads, n_threads_batch=options.threads,
-        flash_attn=options.flash_attn == "on", type_k=CACHE_TYPES[options.cache_type_k],
+        flash_attn=options.flash_attn != "off", type_k=CACHE_TYPES[options.cache_type_k],
         type_v=CACHE_TYPES[options.cache_type_v], seed=options.seed & 0xFFFFFFFF, verbose=options.verbose)
 
 

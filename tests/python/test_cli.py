@@ -31,6 +31,23 @@ def test_no_command_is_wrong_usage():
     assert done.returncode == 2 and "usage" in done.stderr
 
 
+def test_an_unknown_flag_is_told_with_the_usage_of_its_command():
+    done = run("run", "-m", "model.gguf", "--nonsense")
+    assert done.returncode == 2 and done.stderr.startswith("usage: strata-hip run ") and "--nonsense" in done.stderr
+
+
+def test_an_empty_prompt():
+    done = run("run", "-m", models.smollm2(), "--runtime", "emulator")
+    assert done.returncode == 1 and "no prompt was given" in done.stderr
+
+
+@pytest.mark.parametrize("name, words", [("picture.gog", "ends in"), ("no/such/folder/picture.png", "cannot be written")])
+def test_a_picture_that_cannot_be_drawn_is_told_first(tmp_path, name, words):
+    for command in (["bench"], ["profile"]):
+        done = run(*command, "-m", models.smollm2(), "--plot", tmp_path / name, STRATA_RUNTIME="emulator")
+        assert done.returncode == 1 and words in done.stderr and done.stdout == ""
+
+
 def test_devices():
     done = run("devices", "--runtime", "emulator")
     assert done.returncode == 0 and done.stderr == ""

@@ -43,6 +43,11 @@ def test_only_the_kinds_that_are_wanted():
     assert done.returncode == 0 and "0 reports (memory,race,wait)" in done.stderr
 
 
+def test_a_program_that_runs_nothing_on_the_emulator_is_not_called_clean():
+    done = run("--", sys.executable, "-c", "print(1)")
+    assert done.returncode == 1 and "nothing was checked" in done.stderr
+
+
 def test_wrong_usage():
     assert run().returncode == 2
     done = run("-k", "memory,colour", "--", "true")

@@ -53,6 +53,9 @@ instrument_settings read() {
     if (const char * list = std::getenv("STRATA_SANITIZE")) s.on = parse_kinds(list);
     s.count_file = file_name("STRATA_COUNT");
     s.report_file = file_name("STRATA_SANITIZE_REPORTS");
+    if (!s.report_file.empty()) {  // from now on there, if empty: who waits for reports can tell that something was looked at
+        if (std::FILE * file = std::fopen(s.report_file.c_str(), "a")) std::fclose(file);
+    }
     if (!s.count_file.empty()) s.on |= instrument_count;
     const char * model = std::getenv("STRATA_MODEL");
     if (model && *model && std::string_view(model) != "0") {
