@@ -3,6 +3,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,8 +17,8 @@ from .errors import DeviceError, StrataError
 
 DEVICE = "STRATA0"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-LAST_LINES = 12
-KEPT_BYTES = 1 << 14
+KEPT_BYTES = 1 << 16
+_FIRST_ERROR = re.compile(r"^(?:[\d.]+ E +|(?=error\b|.*GGML_ASSERT\())(.+)", re.MULTILINE)  # "0.00.015.911 E ..."
 _PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 
 
@@ -64,8 +65,8 @@ def run(command: List[str], environment: Dict[str, str], ready: Callable[[int], 
     """Runs a program until it ends. Signals that this process gets are passed on; if this one is killed the program is too.
 
     ready: is called with the program's process id every now and then until it returns what is to be told; None: not yet.
-    Returns the exit code, 128 + N after signal N; if it fails before it is ready that is told on stderr, with its last lines. Raises
-    StrataError if it cannot be started."""
+    Returns the exit code, 128 + N after signal N; if it fails before it is ready that is told on stderr, with the first error among what it
+    wrote there. Raises StrataError if it cannot be started."""
     name = os.path.basename(command[0])
     prctl = ctypes.CDLL(None).prctl
     try:
@@ -87,8 +88,8 @@ def run(command: List[str], environment: Dict[str, str], ready: Callable[[int], 
     code = process.returncode
     if code != 0 and not told and -code not in passed_on:
         how = f"with exit code {code}" if code > 0 else f"by {signal.Signals(-code).name}"
-        last = said.decode("utf-8", "replace").splitlines()[-LAST_LINES:]
-        print(f"strata-hip: {name} ended {how} before it was ready; its last lines:", *last, sep="\n", file=sys.stderr)
+        error = _FIRST_ERROR.search(said.decode("utf-8", "replace"))
+        print(f"strata-hip: {name} ended {how} before it was ready{'; its first error: ' + error[1] if error else ''}", file=sys.stderr)
     return code if code >= 0 else 128 - code
 
 

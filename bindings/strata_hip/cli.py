@@ -191,7 +191,7 @@ def _serve_parser(commands: Commands) -> None:
         "serve", usage="%(prog)s [-h] [--runtime {auto,hip,emulator}] -m FILE [llama-server's flags]",
         help="llama-server on the device: an OpenAI-compatible server, and llama.cpp's own endpoints",
         description="Runs llama.cpp's own llama-server with the model on our device, and says when it is ready. Every flag but --runtime "
-                    "and -h is passed on to it; --usage lists them. So are its LLAMA_ARG_... variables.")
+                    "and -h is passed on to it; --usage lists them. Its LLAMA_ARG_... variables count too.")
     _runtime_argument(command)
     command.set_defaults(command=_serve, parser=command)
 
@@ -199,8 +199,8 @@ def _serve_parser(commands: Commands) -> None:
 def _serve(options: argparse.Namespace) -> int:
     from . import serve
     if serve.lacks_model(options.arguments):
-        options.parser.error("-m is missing: a GGUF file to serve; or -hf, -mu or -dr, which download one, or --models-dir or --models-preset, "
-                             "which offer several")
+        options.parser.error("-m is missing: a GGUF file to serve; or -hf, -mu or -dr, which download one, or --models-dir or "
+                             "--models-preset, which offer several")
     return serve.run(options.arguments, options.runtime)
 
 

@@ -20,10 +20,11 @@ pytestmark = pytest.mark.timeout(1800)  # the first builds llama-server
 PLAYER = f"""#!{sys.executable}
 import http.server, os, signal, sys
 if "--fail" in sys.argv:
-    print("reading", "the flags are wrong", sep="\\n", file=sys.stderr)
+    print("0.00.005.916 I srv  reading", "0.00.005.927 E srv  load_model: it is broken", "0.00.006.022 E srv  ending", sep="\\n",
+          file=sys.stderr)
     sys.exit(int(sys.argv[sys.argv.index("--fail") + 1]))
 if "--abort" in sys.argv:
-    print("the stack", file=sys.stderr, flush=True)
+    print("a.cpp:1: GGML_ASSERT(ok) failed", "the stack", sep="\\n", file=sys.stderr, flush=True)
     os.abort()
 
 class Health(http.server.BaseHTTPRequestHandler):
@@ -48,13 +49,15 @@ http.server.HTTPServer(("127.0.0.1", 0), Health).serve_forever()
 
 @pytest.fixture
 def player(tmp_path):
-    """The environment in which the script plays llama-server."""
+    """The environment in which the script plays llama-server, and has a model."""
     program = tmp_path / "tools" / serve.PROGRAM
     program.parent.mkdir()
     program.write_text(PLAYER)
     program.chmod(0o755)
     (program.parent / "ggml-rpc-server").symlink_to(program)
-    return {"STRATA_TOOLS": str(program.parent)}
+    model = tmp_path / "model.gguf"
+    model.write_bytes(b"GGUF" + bytes(20))
+    return {"STRATA_TOOLS": str(program.parent), "LLAMA_ARG_MODEL": str(model)}
 
 
 def run(*arguments: object, **environment: "str | None") -> subprocess.CompletedProcess:
@@ -86,10 +89,11 @@ def told(log: pathlib.Path, what: str) -> str:
 
 
 @pytest.mark.parametrize("arguments,environment,wanted,with_plugin", [
-    (["-m", "x"], {}, "--device STRATA0 -m x", True),
+    (["-np", "2"], {}, "--device STRATA0 -np 2", True),
+    (["-hf", "user/model", "-m", "new.gguf"], {}, "--device STRATA0 -hf user/model -m new.gguf", True),
     (["-dev", "STRATA0,RPC0"], {}, "-dev STRATA0,RPC0", True),
     (["--device", "none"], {}, "--device none", False),
-    (["-m", "x"], {"LLAMA_ARG_DEVICE": "none"}, "-m x", False),
+    (["-np", "2"], {"LLAMA_ARG_DEVICE": "none"}, "-np 2", False),
     (["--rpc", "PEER"], {}, "--rpc PEER", True),
     (["--rpc", "PEER", "--device", "RPC0"], {}, "--rpc PEER --device RPC0", False),
 ])
@@ -108,7 +112,7 @@ def test_device(player, tmp_path, arguments, environment, wanted, with_plugin):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_are_passed_on_once(player, tmp_path, number):
-    command = Command("serve", "-m", "x", log=tmp_path / "log", LLAMA_ARG_API_PREFIX="/api", **player)
+    command = Command("serve", log=tmp_path / "log", LLAMA_ARG_API_PREFIX="/api", **player)
     assert command.wait_until_ready().endswith("/api")
     assert command.stop(number) == 7
     assert [line for line in (tmp_path / "log").read_text().splitlines() if line.startswith("ended by")] == [f"ended by {number.name}"]
@@ -117,20 +121,28 @@ def test_signals_are_passed_on_once(player, tmp_path, number):
 def test_failed_start(player):
     done = run("serve", "--runtime", "emulator", "--fail", 3, **player)
     assert done.returncode == 3
-    assert done.stderr.endswith("strata-hip: llama-server ended with exit code 3 before it was ready; its last lines:\n"
-                                "reading\nthe flags are wrong\n")
+    assert done.stderr.endswith("srv  ending\nstrata-hip: llama-server ended with exit code 3 before it was ready; its first error: "
+                                "srv  load_model: it is broken\n")
+    assert done.stderr.count("reading") == 1
 
 
 def test_crash_at_the_start(player):
     done = run("serve", "--runtime", "emulator", "--abort", **player)
     assert done.returncode == 128 + signal.SIGABRT
-    assert done.stderr.endswith("strata-hip: llama-server ended by SIGABRT before it was ready; its last lines:\nthe stack\n")
+    assert done.stderr.endswith("the stack\nstrata-hip: llama-server ended by SIGABRT before it was ready; its first error: "
+                                "a.cpp:1: GGML_ASSERT(ok) failed\n")
 
 
 def test_end_of_what_only_prints(player):
     """As --version does."""
     done = run("serve", "--runtime", "emulator", "--fail", 0, **player)
     assert done.returncode == 0 and "strata-hip" not in done.stderr
+
+
+@pytest.mark.parametrize("flag,words", [("--usage", "--ctx-size"), ("--version", "version: "), ("--cache-list", "models in cache")])
+def test_what_only_tells_needs_no_device(flag, words):
+    done = run("serve", flag, STRATA_RUNTIME=None, STRATA_HIP_LIBRARY="/nowhere/libamdhip64.so")
+    assert done.returncode == 0 and words in done.stdout + done.stderr and "GPU" not in done.stderr
 
 
 def test_rpc_server_that_ends(player):
@@ -153,14 +165,43 @@ def test_no_rpc_server(player, address):
 
 
 def test_missing_program(tmp_path):
-    done = run("serve", "--runtime", "emulator", STRATA_TOOLS=str(tmp_path))
+    done = run("serve", "--runtime", "emulator", "-hf", "user/model", STRATA_TOOLS=str(tmp_path))
     assert done.returncode == 1 and "does not hold llama-server" in done.stderr and "build_tools.py" in done.stderr
 
 
-def test_missing_model(tmp_path):
-    done = run("serve", "--runtime", "emulator", "-m", tmp_path / "no.gguf", "--port", 0)
-    assert done.returncode == 1
-    assert "before it was ready" in done.stderr and done.stderr.count("no.gguf' (No such file or directory)") >= 2
+@pytest.mark.parametrize("arguments,variables,lacks", [
+    ([], {}, True), (["--port", "1"], {}, True), (["--spec-default"], {}, True), (["-m", "a"], {}, False),
+    (["--hf_repo", "a/b"], {}, False), (["--gpt-oss-20b-default"], {}, False), (["--models-dir", "a"], {}, False),
+    ([], {"LLAMA_ARG_MODELS_PRESET": "a"}, False), ([], {"LLAMA_ARG_MODEL": "a"}, False), (["--list-devices"], {}, False), (["--usage"], {}, False),
+])
+def test_what_gives_a_model(monkeypatch, arguments, variables, lacks):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert serve.lacks_model(arguments) == lacks
+
+
+def test_no_model():
+    done = run("serve", "--runtime", "emulator", "-np", 2)
+    assert done.returncode == 2 and "-m is missing" in done.stderr
+
+
+@pytest.mark.parametrize("content,words", [(None, "does not exist"), (b"PK" + bytes(100), "is not a GGUF file")])
+def test_missing_model(player, tmp_path, content, words):
+    """One line, before a device is looked for and llama-server started."""
+    path = tmp_path / "given.gguf"
+    if content:
+        path.write_bytes(content)
+    done = run("serve", "-m", path, **player)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and words in done.stderr and str(path) in done.stderr
+
+
+def test_truncated_model(toy, tmp_path):
+    """Its own words, once and in our line."""
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(toy().read_bytes()[:-1000])
+    done = run("serve", "--runtime", "emulator", "-m", path, "--port", 0)
+    assert done.returncode == 1 and "not within the file bounds" in done.stderr.splitlines()[-1]
+    assert done.stderr.count("exiting due to model loading error") == 1
 
 
 def test_port_in_use(server, toy):
