@@ -59,9 +59,9 @@ class Tests:
         self._arguments = ["--test-file", str(file)] if file else []
         self._running: Dict[str, int] = {}   # op -> cases that run; after cases()
         self._position: Dict[str, int] = {}  # name -> where test-backend-ops has it; after cases()
+        found = plugin.load(runtime).runtime  # first: tools() may compile for minutes
         self.program, self.preload = tools(PROGRAM, PRELOAD)
-        self.environment = dict(os.environ, STRATA_RUNTIME=plugin.load(runtime).runtime,
-                                GGML_BACKEND_PATH=str(plugin.library_folder() / plugin.PLUGIN))
+        self.environment = dict(os.environ, STRATA_RUNTIME=found, GGML_BACKEND_PATH=str(plugin.library_folder() / plugin.PLUGIN))
         if file:  # their surroundings are not initialised: scripts/tools/preload.cpp
             self.environment.update(LD_PRELOAD=str(self.preload), STRATA_CLEAR_BUFFERS="1")
 
@@ -194,6 +194,7 @@ def nothing_fits(ops: Optional[str], pattern: Optional[str]) -> StrataError:
 # The command's parts. Each returns the exit code.
 
 def run(options: argparse.Namespace) -> int:
+    filters(options.op, options.pattern)  # first: what comes then takes a while
     tests = Tests(options.runtime)
     if options.action == "perf":
         return perf(tests, options)
@@ -284,8 +285,7 @@ def print_refusals(cases: Iterable[Case]) -> None:
 
 
 def perf(tests: Tests, options: argparse.Namespace) -> int:
-    """test-backend-ops' own timing, line by line. Raises StrataError as chosen() does."""
-    filters(options.op, options.pattern)
+    """test-backend-ops' own timing, line by line. Raises StrataError if nothing fits."""
     emulated = tests.environment["STRATA_RUNTIME"] == "emulator"
     if emulated:
         print("Emulated: these times are the emulator's on this CPU, seconds to minutes a case, and say nothing of the chip's speed.",

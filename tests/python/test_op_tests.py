@@ -53,6 +53,14 @@ def test_wrong_filters_of_perf(player, arguments, message):
     assert done.returncode == 1 and message in done.stderr and "Traceback" not in done.stderr
 
 
+def test_the_device_is_looked_for_before_anything_is_compiled(tmp_path):
+    """No program is there either, which would be told otherwise."""
+    without = {"STRATA_RUNTIME": "", "STRATA_HIP_LIBRARY": "/nowhere/libamdhip64.so", "STRATA_TOOLS": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-m", "strata_hip.cli", "ops", "list"], capture_output=True, text=True, timeout=100,
+                          env={**os.environ, **without})
+    assert done.returncode == 1 and "no usable AMD GPU" in done.stderr and "does not hold" not in done.stderr
+
+
 def test_perf_says_that_it_is_emulated(player):
     done = run("perf", "-o", "A", "-p", "x=2", STRATA_TOOLS=str(player))
     assert done.returncode == 0
