@@ -24,6 +24,7 @@ import sys
 
 import fetch_sources
 import patches
+import progress
 
 PROJECT = pathlib.Path(__file__).resolve().parent / "tools"
 FLAGS = "-O1 -w"
@@ -106,25 +107,28 @@ def make(folder: pathlib.Path, work: pathlib.Path, paths: "dict[str, pathlib.Pat
     for made in (folder, work):
         made.mkdir(parents=True, exist_ok=True)
     with open(work / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("strata-hip: waiting for another process that compiles programs of llama.cpp (minutes)", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
         names = [tool for tool, path in paths.items() if not path.exists()]
         if not names:
             return
-        print(f"strata-hip: compiling {', '.join(names)} (once; minutes)", file=sys.stderr)
         patched = work / f"patched-{patches.digest()[:16]}"
         if not patched.exists():
             patches.apply(patched)
-        commands = [
-            [build_program("cmake"), "-G", "Ninja", "-S", str(PROJECT), "-B", str(work), f"-DCMAKE_CXX_COMPILER={compiler()}",
-             f"-DCMAKE_MAKE_PROGRAM={build_program('ninja')}", f"-DCMAKE_CXX_FLAGS={FLAGS}", "-DCMAKE_BUILD_TYPE=None",
-             f"-DLLAMA_CPP={fetch_sources.llama_cpp()}", f"-DLLAMA_PATCHED={patched}", f"-DLLAMA_LIBRARIES={library_folder()}",
-             f"-DCMAKE_BUILD_WITH_INSTALL_RPATH={'ON' if rpath else 'OFF'}", f"-DCMAKE_INSTALL_RPATH={rpath}"],
-            [build_program("cmake"), "--build", str(work), "--parallel", str(len(os.sched_getaffinity(0))), "--target", *names],
-        ]
-        for command in commands:
-            result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            if result.returncode != 0:
-                sys.exit(f"{result.stdout[-6000:]}\nstrata-hip: {', '.join(names)} could not be built; the lines above say why.")
+        configure = [
+            build_program("cmake"), "-G", "Ninja", "-S", str(PROJECT), "-B", str(work), f"-DCMAKE_CXX_COMPILER={compiler()}",
+            f"-DCMAKE_MAKE_PROGRAM={build_program('ninja')}", f"-DCMAKE_CXX_FLAGS={FLAGS}", "-DCMAKE_BUILD_TYPE=None",
+            f"-DLLAMA_CPP={fetch_sources.llama_cpp()}", f"-DLLAMA_PATCHED={patched}", f"-DLLAMA_LIBRARIES={library_folder()}",
+            f"-DCMAKE_BUILD_WITH_INSTALL_RPATH={'ON' if rpath else 'OFF'}", f"-DCMAKE_INSTALL_RPATH={rpath}"]
+        compile_them = [build_program("cmake"), "--build", str(work), "--parallel", str(len(os.sched_getaffinity(0))), "--target", *names]
+        try:
+            progress.run("configuring programs of llama.cpp", configure, work / "configure.log")
+            progress.run(f"compiling {', '.join(names)} (once; minutes)", compile_them, work / "compile.log")
+        except progress.Failed as error:
+            sys.exit(str(error))
         for name in names:
             # Last, and at once: a file by this name is whole.
             made = paths[name].with_suffix(".new")

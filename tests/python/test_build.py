@@ -1,4 +1,5 @@
 """What `make build` is made of: the fetched sources, the cached wheel, progress, and what the installed package holds."""
+import fcntl
 import importlib.metadata
 import io
 import os
@@ -86,6 +87,20 @@ def test_a_failed_command_shows_the_end_of_its_output(tmp_path, capsys):
     assert "the reason" in message and "exit code 3" in message and str(log) in message
     assert message.count("first") < 100 <= log.read_text().count("first")
     assert "failed" in capsys.readouterr().err
+
+
+def test_waiting_for_another_build_is_told(tmp_path):
+    """What it has built meanwhile is not built again."""
+    code = "import build_tools, pathlib as p; build_tools.make(p.Path('to'), p.Path('work'), {'tool': p.Path('to/tool')})"
+    (tmp_path / "work").mkdir()
+    with (tmp_path / "work" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+                              env={**os.environ, "PYTHONPATH": str(ROOT / "scripts")}) as process:
+            assert "waiting for another process" in process.stderr.readline()
+            (tmp_path / "to" / "tool").touch()
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            assert process.communicate(timeout=60)[1] == "" and process.returncode == 0
 
 
 def test_a_changed_source_or_switch_changes_the_state(tmp_path, monkeypatch):
