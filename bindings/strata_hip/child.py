@@ -88,8 +88,8 @@ def run(command: List[str], environment: Dict[str, str], ready: Callable[[int], 
     code = process.returncode
     if code != 0 and not told and -code not in passed_on:
         how = f"with exit code {code}" if code > 0 else f"by {signal.Signals(-code).name}"
-        error = _FIRST_ERROR.search(said.decode("utf-8", "replace"))
-        print(f"strata-hip: {name} ended {how} before it was ready{'; its first error: ' + error[1] if error else ''}", file=sys.stderr)
+        first = _FIRST_ERROR.search(said.decode("utf-8", "replace"))
+        print(f"strata-hip: {name} ended {how} before it was ready{'; its first error: ' + first[1] if first else ''}", file=sys.stderr)
     return code if code >= 0 else 128 - code
 
 
