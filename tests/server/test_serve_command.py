@@ -172,7 +172,8 @@ def test_missing_program(tmp_path):
 @pytest.mark.parametrize("arguments,variables,lacks", [
     ([], {}, True), (["--port", "1"], {}, True), (["--spec-default"], {}, True), (["-m", "a"], {}, False),
     (["--hf_repo", "a/b"], {}, False), (["--gpt-oss-20b-default"], {}, False), (["--models-dir", "a"], {}, False),
-    ([], {"LLAMA_ARG_MODELS_PRESET": "a"}, False), ([], {"LLAMA_ARG_MODEL": "a"}, False), (["--list-devices"], {}, False), (["--usage"], {}, False),
+    ([], {"LLAMA_ARG_MODELS_PRESET": "a"}, False), ([], {"LLAMA_ARG_MODEL": "a"}, False), (["--list-devices"], {}, False),
+    (["--usage"], {}, False),
 ])
 def test_what_gives_a_model(monkeypatch, arguments, variables, lacks):
     for name, value in variables.items():
