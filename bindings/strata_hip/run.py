@@ -1,5 +1,6 @@
 """`strata-hip run`: one prompt, or a conversation on a terminal."""
 import argparse
+import secrets
 import sys
 from typing import Any, Dict, Iterator, List
 
@@ -53,6 +54,12 @@ def load(options: argparse.Namespace) -> Llama:
     for name in (options.cache_type_k, options.cache_type_v):
         if name not in CACHE_TYPES:
             raise StrataError(f"cache type {name!r} is none of {', '.join(CACHE_TYPES)}")
+    for name in ("batch_size", "ubatch_size", "threads"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise StrataError(f"--{name.replace('_', '-')} {value}: at least 1")
+    if not -1 <= options.seed < 1 << 32:
+        raise StrataError(f"--seed {options.seed}: a number below 2^32, or -1 for any")
     if options.ctx_size < 0:
         raise StrataError(f"a context of {options.ctx_size} tokens is none; 0 is the model's own")
     # llama.cpp rounds a context up to this; llama_cpp goes by what it was given, and by what it got
@@ -61,7 +68,7 @@ def load(options: argparse.Namespace) -> Llama:
         options.model, backend=options.backend, device=options.runtime, n_gpu_layers=options.gpu_layers, n_ctx=n_ctx,
         n_batch=options.batch_size, n_ubatch=options.ubatch_size, n_threads=options.threads, n_threads_batch=options.threads,
         flash_attn=options.flash_attn != "off", type_k=CACHE_TYPES[options.cache_type_k],
-        type_v=CACHE_TYPES[options.cache_type_v], seed=options.seed & 0xFFFFFFFF, verbose=options.verbose)
+        type_v=CACHE_TYPES[options.cache_type_v], seed=secrets.randbits(32) if options.seed < 0 else options.seed, verbose=options.verbose)
 
 
 def continue_text(llm: Llama, prompt: str, options: argparse.Namespace, sampling: Dict[str, Any]) -> None:

@@ -51,8 +51,8 @@ def test_rollback(toy_models, name):
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", SAMPLE)
-def test_save_and_load(toy_models, name):
-    result = run_tool("test-save-load-state", "--models", toy_models(f"^{name}$"), *ON_DEVICE, timeout=1700)
+def test_save_and_load(toy_models, tmp_path, name):
+    result = run_tool("test-save-load-state", "--models", toy_models(f"^{name}$"), *ON_DEVICE, timeout=1700, cwd=tmp_path)
     verdicts = table(result.stdout)
     print(verdicts)
     assert result.returncode == 0, result.stdout[-3000:]
@@ -61,8 +61,8 @@ def test_save_and_load(toy_models, name):
 
 @pytest.mark.full
 @pytest.mark.timeout(4 * 3600)
-def test_save_and_load_of_every_architecture(toy_models):
-    result = run_tool("test-save-load-state", "--models", toy_models(".*"), *ON_DEVICE, timeout=4 * 3600)
+def test_save_and_load_of_every_architecture(toy_models, tmp_path):
+    result = run_tool("test-save-load-state", "--models", toy_models(".*"), *ON_DEVICE, timeout=4 * 3600, cwd=tmp_path)
     verdicts = table(result.stdout)
     assert len(verdicts) > 100
     assert result.returncode == 0 and not [name for name, each in verdicts.items() if "FAIL" in each], result.stdout[-6000:]

@@ -122,11 +122,20 @@ def test_seed_repeats():
     assert outputs[0] == outputs[1] != outputs[2]
 
 
+def test_without_a_seed_nothing_repeats():
+    arguments = ["run", "-m", models.smollm2(), "-p", "Once", "-n", "12", "-c", "64", "-no-cnv", "--backend", "cpu", "--temp", "3",
+                 "--top-k", "0", "--top-p", "1", "--min-p", "0"]
+    assert len({run(*arguments).stdout for _ in range(3)}) == 3
+
+
 @pytest.mark.parametrize("arguments,words", [
     (["run", "-m", "/no/such.gguf", "-p", "x", "--backend", "cpu"], "/no/such.gguf"),
     (["run", "-m", "MODEL", "-f", "/no/such.txt", "--backend", "cpu"], "/no/such.txt"),
     (["run", "-m", "MODEL", "-f", "/bin/sh", "--backend", "cpu"], "the prompt cannot be read"),
     (["run", "-m", "MODEL", "-p", "x", "--backend", "cpu", "-ctk", "q9"], "q9"),
+    (["run", "-m", "MODEL", "-p", "x", "--backend", "cpu", "-ub", "0"], "--ubatch-size 0"),
+    (["run", "-m", "MODEL", "-p", "x", "--backend", "cpu", "-t", "-4"], "--threads -4"),
+    (["run", "-m", "MODEL", "-p", "x", "--backend", "cpu", "-s", "4294967296"], "--seed"),
     (["run", "-m", "MODEL", "-p", "word " * 300, "--backend", "cpu", "-c", "32", "-n", "1"], "exceed context window"),
     (["run", "-m", "MODEL", "-p", "word " * 300, "--backend", "cpu", "-c", "32", "-n", "1", "-no-cnv"], "exceed context window"),
     (["run", "-m", "MODEL", "-p", "x", "--backend", "cpu", "-c", "-5"], "-5 tokens"),
