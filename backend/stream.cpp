@@ -117,8 +117,7 @@ void graph_optimize(ggml_backend_t backend, ggml_cgraph * graph, ggml_backend_gr
         const fusion_target target = {of(backend).work.device.caps, of(backend).runner.switches()};
         for (const fusion_match & match : find_fusions(target, graph, fusion_stage::optimize)) {
             for (const ggml_tensor * each : match.operands) {
-                const ggml_tensor * owner = each != nullptr && each->view_src ? each->view_src : each;
-                if (owner != nullptr && owner->buffer == nullptr) {  // weights and caches have their own for good
+                if (each != nullptr && owner_of(each)->buffer == nullptr) {  // weights and caches have their own for good
                     params->add_alloc_dep(params->user_data, const_cast<ggml_tensor *>(each), graph->nodes[match.place()]);
                 }
             }

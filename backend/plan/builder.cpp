@@ -183,7 +183,7 @@ private:
 
     /// True if STRATA_DISABLE allows what several nodes share, and fusions are on.
     bool is_on(const char * name) const {
-        return options.disabled.count(name) == 0 && options.disabled.count("fusion") == 0 && fusions_enabled();
+        return !disabled(name) && !disabled("fusion") && fusions_enabled();
     }
 
     void applied(const char * name) {
@@ -217,10 +217,6 @@ void require_device_memory(const gpu & device, const ggml_tensor * node, const g
         throw failure(format("node %s (%s): its %s %s is not in the memory of %s (%s)", node->name, ggml_op_desc(node), role, tensor->name,
             device.name.c_str(), buffer == nullptr ? "not allocated" : ggml_backend_buffer_name(buffer)));
     }
-}
-
-bool computes(const ggml_tensor * node) {
-    return (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 && !is_empty_op(node->op) && !ggml_is_empty(node);
 }
 
 /// Throws a failure unless kernels compute this node and its tensors are in this device's memory.

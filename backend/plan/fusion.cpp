@@ -12,6 +12,10 @@ bool is_empty_op(ggml_op op) {
     return op == GGML_OP_NONE || op == GGML_OP_VIEW || op == GGML_OP_RESHAPE || op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
 }
 
+bool computes(const ggml_tensor * node) {
+    return (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 && !is_empty_op(node->op) && !ggml_is_empty(node);
+}
+
 graph_index::graph_index(const ggml_cgraph * g) : graph(g) {
     places.reserve(std::size_t(g->n_nodes));
     for (int i = 0; i < g->n_nodes; ++i) {
@@ -239,8 +243,8 @@ bool can_wait(const graph_index & graph, const fusion_match & match) {
     const ggml_cgraph * g = graph.graph;
     for (int between = match.taken.front() + 1; between < match.place(); ++between) {
         const ggml_tensor * other = g->nodes[between];
-        if (is_empty_op(other->op) || ggml_is_empty(other) || (other->flags & GGML_TENSOR_FLAG_COMPUTE) == 0 ||
-            std::binary_search(match.taken.begin(), match.taken.end(), between) || graph.runs_at(between) > match.place()) {
+        if (!computes(other) || std::binary_search(match.taken.begin(), match.taken.end(), between) ||
+            graph.runs_at(between) > match.place()) {
             continue;
         }
         const range made(other);

@@ -147,4 +147,7 @@ std::vector<fusion_match> find_fusions(const fusion_target & target, const ggml_
 /// True if `op` computes nothing: NONE, VIEW, RESHAPE, PERMUTE, TRANSPOSE.
 bool is_empty_op(ggml_op op);
 
+/// True if a node of a graph is to be computed: it has the flag, elements, and an op that computes something.
+bool computes(const ggml_tensor * node);
+
 }  // namespace strata

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional
 import cffi
 import llama_cpp
 
-from . import log
+from . import environment, log
 from .errors import DeviceError
 from .locations import library_folder
 
@@ -127,19 +127,10 @@ def load(device: Optional[str] = None) -> Plugin:
         path = library_folder() / PLUGIN
         if not path.exists():
             raise DeviceError(f"{path} does not exist: build it with `make build`, or name its folder in STRATA_LIBRARY_DIR")
-        before = os.environ.get("STRATA_RUNTIME")
-        if device is not None:
-            os.environ["STRATA_RUNTIME"] = device
-        try:
-            with log.captured(quiet=True) as messages:  # the exception says it
-                library = _open(path)
-                registry = ggml().ggml_backend_load(os.fsencode(path))
-        finally:
-            if device is not None:
-                if before is None:
-                    del os.environ["STRATA_RUNTIME"]
-                else:
-                    os.environ["STRATA_RUNTIME"] = before
+        with environment.changed(**({} if device is None else {"STRATA_RUNTIME": device})), \
+                log.captured(quiet=True) as messages:  # the exception says it
+            library = _open(path)
+            registry = ggml().ggml_backend_load(os.fsencode(path))
         if not registry:
             raise DeviceError(_text(library.strata_hip_last_error()) or messages.reason() or f"ggml refused {path}")
         _loaded = Plugin(library, registry)

@@ -7,6 +7,7 @@ Each graph runs with memory of its own for every tensor, and as ggml's allocator
 import numpy as np
 import pytest
 
+from support.fusions import packed
 from support.ggml import ffi, lib
 from support.ops import Graph, Quantized, new_rng, nmse
 
@@ -186,23 +187,12 @@ def apart(build, inputs, device):
         return results if isinstance(results, list) else [results]
 
 
-def packed(build, inputs):
-    """As ggml's allocator packs it, in memory that was NaN before."""
+def together(build, inputs):
+    """As ggml's allocator packs it."""
     with Graph() as g:
         outputs = build(g, *[g.input(data) for data in inputs])
-        for tensor in outputs:
-            lib.ggml_set_output(tensor)
-        graph = g.graph(*outputs)
-        allocator = lib.ggml_gallocr_new(lib.ggml_backend_get_default_buffer_type(g.backend))
-        try:
-            assert lib.ggml_gallocr_alloc_graph(allocator, graph)
-            lib.ggml_backend_buffer_clear(outputs[0].view_src.buffer if outputs[0].view_src else outputs[0].buffer, 0xFF)
-            for tensor, data in g._inputs:
-                g.set(tensor, data)
-            assert lib.ggml_backend_graph_compute(g.backend, graph) == lib.GGML_STATUS_SUCCESS
+        with packed(g, outputs):
             return [g.get(tensor) for tensor in outputs]
-        finally:
-            lib.ggml_gallocr_free(allocator)
 
 
 @pytest.mark.parametrize("name", list(CASES))
@@ -211,7 +201,7 @@ def test_graph(name):
     rng = new_rng()
     inputs = [make(rng) for make in makers]
     ours = apart(build, inputs, "STRATA0")
-    for first, second in zip(ours, packed(build, inputs)):
+    for first, second in zip(ours, together(build, inputs)):
         np.testing.assert_array_equal(first, second)
     for got, wanted in zip(ours, apart(build, inputs, "CPU")):
         assert nmse(got, wanted) <= limit

@@ -66,36 +66,42 @@ def compute(build, inputs, memory: str = "apart", fused: bool = True, backend=No
             g.backend = backend
         outputs = build(g, *[g.input(data) for data in inputs])
         with counted() as applied:
-            if memory == "apart":
-                g.run(*outputs)
+            with {"apart": _apart, "packed": packed, "scheduled": _scheduled}[memory](g, outputs):
                 results = [g.raw(tensor).tobytes() for tensor in outputs]
-            else:
-                results = (_packed if memory == "packed" else _scheduled)(g, outputs)
     return results, applied
 
 
-def _finish(g: Graph, graph, outputs, run):
+def _start(g: Graph, outputs, run) -> None:
     owners = {id: tensor for tensor in outputs for id in [(tensor.view_src or tensor).buffer]}
     for buffer in owners:
         lib.ggml_backend_buffer_clear(buffer, 0xFF)
     for tensor, data in g._inputs:
         g.set(tensor, data)
     assert run() == lib.GGML_STATUS_SUCCESS
-    return [g.raw(tensor).tobytes() for tensor in outputs]
 
 
-def _packed(g: Graph, outputs):
+@contextlib.contextmanager
+def _apart(g: Graph, outputs):
+    g.run(*outputs)
+    yield
+
+
+@contextlib.contextmanager
+def packed(g: Graph, outputs):
+    """Computes a graph as ggml's allocator packs it, in memory that was NaN before. Results can be read inside of the block."""
     for tensor in outputs:
         lib.ggml_set_output(tensor)
     graph = g.graph(*outputs)
     allocator = lib.ggml_gallocr_new(lib.ggml_backend_get_default_buffer_type(g.backend))
     try:
         assert lib.ggml_gallocr_alloc_graph(allocator, graph)
-        return _finish(g, graph, outputs, lambda: lib.ggml_backend_graph_compute(g.backend, graph))
+        _start(g, outputs, lambda: lib.ggml_backend_graph_compute(g.backend, graph))
+        yield
     finally:
         lib.ggml_gallocr_free(allocator)
 
 
+@contextlib.contextmanager
 def _scheduled(g: Graph, outputs):
     for tensor in outputs:
         lib.ggml_set_output(tensor)
@@ -106,7 +112,8 @@ def _scheduled(g: Graph, outputs):
         for tensor, _ in g._inputs:
             lib.ggml_backend_sched_set_tensor_backend(scheduler, tensor, g.backend)
         assert lib.ggml_backend_sched_alloc_graph(scheduler, graph)
-        return _finish(g, graph, outputs, lambda: lib.ggml_backend_sched_graph_compute(scheduler, graph))
+        _start(g, outputs, lambda: lib.ggml_backend_sched_graph_compute(scheduler, graph))
+        yield
     finally:
         lib.ggml_backend_sched_free(scheduler)
         lib.ggml_backend_free(cpu)
