@@ -178,7 +178,7 @@ def chosen(op: Optional[str], pattern: Optional[str], large: bool) -> List[Case]
 
 # The child: computes the cases, and says which launches were whose
 
-class _Process:
+class Process:
     """Both backends on one emulator."""
 
     def __init__(self, stock: pathlib.Path):
@@ -246,7 +246,7 @@ class _Process:
 
 def _child(stock: str, sides: Sequence[str], indices: Sequence[int]) -> None:
     """Prints a line of JSON a case."""
-    process = _Process(pathlib.Path(stock))
+    process = Process(pathlib.Path(stock))
     every = cases()
     for index in indices:
         print(f"@case {index}", flush=True)

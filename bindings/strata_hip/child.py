@@ -41,7 +41,7 @@ def environment(devices: Optional[str], runtime: Optional[str]) -> Dict[str, str
 
 def _runtime(wanted: Optional[str]) -> str:
     """"hip" or "emulator". The device is looked for in another process: this one would hold it for as long as the program runs."""
-    command = [sys.executable, "-m", "strata_hip.cli", "devices", "--json", *(["--runtime", wanted] if wanted else [])]
+    command = [sys.executable, "-m", "strata_hip.cli", "devices", "-o", "json", *(["--runtime", wanted] if wanted else [])]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:
         raise DeviceError(result.stderr.strip().removeprefix("strata-hip: "))

@@ -118,7 +118,7 @@ def _backend_argument(command: argparse.ArgumentParser) -> None:
 def _devices_parser(commands: Commands) -> None:
     command = commands.add_parser("devices", help="show the device, or why there is none")
     _runtime_argument(command)
-    command.add_argument("--json", action="store_true", help="as JSON")
+    command.add_argument("-o", "--output", choices=["text", "json"], default="text", help="format (default: text)")
     command.set_defaults(command=_devices)
 
 
@@ -127,7 +127,7 @@ def _devices(options: argparse.Namespace) -> None:
 
     from . import plugin
     info = plugin.load(options.runtime).info
-    if options.json:
+    if options.output == "json":
         print(json.dumps(info, indent=2))
         return
     for device in info["devices"]:

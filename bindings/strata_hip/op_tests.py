@@ -203,9 +203,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def list_cases(tests: Tests, cases: List[Case]) -> int:
-    """Every case with the verdict."""
+    """Every case, a tab, and the verdict."""
     for case in cases:
-        print(f"{case.name}: {case.refusal and 'refused: ' + case.refusal or ('accepted' if case.reference else 'accepted, no reference')}")
+        print(f"{case.name}\t{case.refusal and 'refused: ' + case.refusal or ('accepted' if case.reference else 'accepted, no reference')}")
     return 0
 
 

@@ -1,7 +1,7 @@
-"""The operators of real models, in their real shapes, without the models: GGUF files that hold the metadata and name the tensors, but
-whose tensor data is a hole in the file. llama.cpp maps it, builds its graphs, and test-export-graph-ops writes the operators.
+"""Models in the real shapes, without the models: GGUF files with few layers and everything else as in the real model.
 
-Few layers of each, as many as there are kinds of them; everything else is as in the real model.
+For graphs the metadata and the names of the tensors are enough: the data is a hole in the file. llama.cpp maps it, builds its graphs, and
+test-export-graph-ops writes the operators. For what computes, the data is random.
 """
 import pathlib
 from typing import Iterator, List, Sequence, Tuple
@@ -10,6 +10,7 @@ import gguf
 
 import toys
 from strata_hip import models
+from support.ops import quantize
 from support.tools import run_tool
 
 QWEN36_35B_A3B = toys.Shape(arch="qwen35moe", n_vocab=248320, n_embd=2048, n_head=16, n_head_kv=2, k_heads=16, v_heads=32, n_expert=256,
@@ -23,8 +24,8 @@ GPT_OSS_TYPES = {"matrix": "q8_0", "experts": "mxfp4", "embedding": "q8_0"}
 Tensors = Iterator[Tuple[str, Tuple[int, ...], str]]
 
 
-def write_hollow(path: pathlib.Path, arch: str, add_metadata, tensors: Tensors, types: dict) -> None:
-    """Writes a GGUF file whose tensors are holes."""
+def begin(path: pathlib.Path, arch: str, add_metadata, tensors: Tensors, types: dict) -> "Tuple[gguf.GGUFWriter, int]":
+    """Writes all of a GGUF file but the data: (its writer, the bytes of data that are to follow)."""
     writer = gguf.GGUFWriter(path, arch)
     add_metadata(writer)
     size = 0
@@ -42,6 +43,12 @@ def write_hollow(path: pathlib.Path, arch: str, add_metadata, tensors: Tensors, 
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
+    return writer, size
+
+
+def write_hollow(path: pathlib.Path, arch: str, add_metadata, tensors: Tensors, types: dict) -> None:
+    """Writes a GGUF file whose tensors are holes."""
+    writer, size = begin(path, arch, add_metadata, tensors, types)
     writer.close()
     with open(path, "r+b") as file:
         begin = gguf.GGUFWriter.ggml_pad(file.seek(0, 2), writer.data_alignment)
@@ -50,6 +57,20 @@ def write_hollow(path: pathlib.Path, arch: str, add_metadata, tensors: Tensors, 
 
 def write_qwen(path: pathlib.Path, shape: toys.Shape) -> None:
     write_hollow(path, shape.arch, lambda writer: toys.add_metadata(writer, shape), toys.tensors(shape), Q4_K_M)
+
+
+def write_random(path: pathlib.Path, shape: toys.Shape, types: dict = Q4_K_M, rows: int = 64) -> None:
+    """Writes a Qwen of that shape with random weights. Of matrices as many rows as given are random, and repeated: to quantize a
+    gigabyte takes minutes."""
+    writer, _ = begin(path, shape.arch, lambda writer: toys.add_metadata(writer, shape), toys.tensors(shape), types)
+    for name, dimensions, role in toys.tensors(shape):
+        if role in types:
+            some = quantize(toys.values(name, (rows, dimensions[-1]), role, seed=1), types[role])
+            data = toys.np.resize(some, (*dimensions[:-1], some.shape[-1]))
+        else:
+            data = toys.values(name, dimensions, role, seed=1)
+        writer.write_tensor_data(data)
+    writer.close()
 
 
 def write_gpt_oss(path: pathlib.Path) -> None:

@@ -40,6 +40,7 @@ class Shape:
     n_used: int = 4
     n_ff_expert: int = 256
     n_ff_shared: int = 256
+    interval: int = 4      # every how manyth layer is one of full attention
     n_nextn: int = 0       # blocks that draft
     drafts_often_right: bool = False  # drafts are made of the token's embedding alone, and so, mostly, is the next token
 
@@ -71,7 +72,7 @@ def tensors(shape: Shape) -> Iterator[Tuple[str, Tuple[int, ...], str]]:
             yield named("nextn.eh_proj.weight"), (shape.n_embd, 2 * shape.n_embd), "token alone" if shape.drafts_often_right else "matrix"
             yield named("nextn.enorm.weight"), (shape.n_embd,), "norm"
             yield named("nextn.hnorm.weight"), (shape.n_embd,), "norm"
-        if (i + 1) % 4 == 0 or i >= shape.n_layer:
+        if (i + 1) % shape.interval == 0 or i >= shape.n_layer:
             yield named("attn_q.weight"), (2 * shape.head * shape.n_head, shape.n_embd), "matrix"
             yield named("attn_k.weight"), (shape.head * shape.n_head_kv, shape.n_embd), "matrix"
             yield named("attn_v.weight"), (shape.head * shape.n_head_kv, shape.n_embd), "matrix"
@@ -168,7 +169,7 @@ def add_metadata(writer: gguf.GGUFWriter, shape: Shape, text: bool = False) -> N
     writer.add_rope_dimension_count(shape.rotated)
     writer.add_array(f"{shape.arch}.rope.dimension_sections", list(shape.sections))
     writer.add_rope_freq_base(1e7)
-    writer.add_uint32(f"{shape.arch}.full_attention_interval", 4)
+    writer.add_uint32(f"{shape.arch}.full_attention_interval", shape.interval)
     writer.add_ssm_conv_kernel(shape.conv)
     writer.add_ssm_inner_size(shape.state * shape.v_heads)
     writer.add_ssm_state_size(shape.state)

@@ -53,7 +53,7 @@ def test_devices():
     assert done.returncode == 0 and done.stderr == ""
     for words in ("STRATA0", "emulated", "gfx1151", "GiB", "libstrata-emulator.so"):
         assert words in done.stdout
-    info = json.loads(run("devices", "--runtime", "emulator", "--json").stdout)
+    info = json.loads(run("devices", "--runtime", "emulator", "-o", "json").stdout)
     assert info["runtime"] == "emulator" and info["version"] == strata_hip.__version__
     assert info["devices"][0]["arch"] == "gfx1151" and info["code_objects"]
 

@@ -28,14 +28,14 @@ def test_cheap_operators_pass():
 
 def test_list_and_support():
     listed = run("list", "-o", "SQR")
-    assert listed.returncode == 0 and all(line.startswith("SQR(type=") and line.endswith(": accepted") for line in listed.stdout.splitlines())
+    assert listed.returncode == 0 and all(line.startswith("SQR(type=") and line.endswith(")\taccepted") for line in listed.stdout.splitlines())
     table = run("support", "-o", "SQ.*")
     assert table.returncode == 0
     assert [line.split()[0] for line in table.stdout.splitlines()[1:3]] == ["SQR", "SQRT"]
 
 
 def test_one_case_by_its_name():
-    name = run("list", "-o", "SQR").stdout.splitlines()[0].removesuffix(": accepted")
+    name = run("list", "-o", "SQR").stdout.splitlines()[0].partition("\t")[0]
     done = run("test", "-o", name)
     assert done.returncode == 0 and done.stdout.startswith("1 cases: 1 run")
 

@@ -272,7 +272,7 @@ def test_the_readme_s_example_runs_from_the_wheel(installed):
 def test_commands_run_from_the_wheel(installed):
     version = alone(installed, "strata-hip", "--version").stdout
     assert version.startswith(f"strata-hip {strata_hip.__version__}\n") and f"ggml {built.facts()['ggml']}" in version
-    devices = json.loads(alone(installed, "strata-hip", "devices", "--runtime", "emulator", "--json").stdout)
+    devices = json.loads(alone(installed, "strata-hip", "devices", "--runtime", "emulator", "-o", "json").stdout)
     assert str(installed.parent) in devices["library"] and devices["devices"][0]["arch"] == "gfx1151"
     doctor = alone(installed, "strata-hip", "doctor", "-o", "json")
     levels = {finding["check"]: finding["level"] for finding in json.loads(doctor.stdout)}

@@ -150,7 +150,7 @@ def plugin(system: System) -> List[Finding]:
 
 def _opened(runtime: str) -> Tuple[Optional[Dict[str, Any]], str]:
     """What the plugin says of itself on a runtime, or else why it does not open. In a process of its own: a process has one runtime."""
-    command = [sys.executable, "-m", "strata_hip.cli", "devices", "--runtime", runtime, "--json"]
+    command = [sys.executable, "-m", "strata_hip.cli", "devices", "--runtime", runtime, "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 0:
         return json.loads(done.stdout), ""
