@@ -24,7 +24,7 @@ GPT_OSS_TYPES = {"matrix": "q8_0", "experts": "mxfp4", "embedding": "q8_0"}
 Tensors = Iterator[Tuple[str, Tuple[int, ...], str]]
 
 
-def begin(path: pathlib.Path, arch: str, add_metadata, tensors: Tensors, types: dict) -> "Tuple[gguf.GGUFWriter, int]":
+def write_header(path: pathlib.Path, arch: str, add_metadata, tensors: Tensors, types: dict) -> "Tuple[gguf.GGUFWriter, int]":
     """Writes all of a GGUF file but the data: (its writer, the bytes of data that are to follow)."""
     writer = gguf.GGUFWriter(path, arch)
     add_metadata(writer)
@@ -48,7 +48,7 @@ def begin(path: pathlib.Path, arch: str, add_metadata, tensors: Tensors, types: 
 
 def write_hollow(path: pathlib.Path, arch: str, add_metadata, tensors: Tensors, types: dict) -> None:
     """Writes a GGUF file whose tensors are holes."""
-    writer, size = begin(path, arch, add_metadata, tensors, types)
+    writer, size = write_header(path, arch, add_metadata, tensors, types)
     writer.close()
     with open(path, "r+b") as file:
         begin = gguf.GGUFWriter.ggml_pad(file.seek(0, 2), writer.data_alignment)
@@ -62,7 +62,7 @@ def write_qwen(path: pathlib.Path, shape: toys.Shape) -> None:
 def write_random(path: pathlib.Path, shape: toys.Shape, types: dict = Q4_K_M, rows: int = 64) -> None:
     """Writes a Qwen of that shape with random weights. Of matrices as many rows as given are random, and repeated: to quantize a
     gigabyte takes minutes."""
-    writer, _ = begin(path, shape.arch, lambda writer: toys.add_metadata(writer, shape), toys.tensors(shape), types)
+    writer, _ = write_header(path, shape.arch, lambda writer: toys.add_metadata(writer, shape), toys.tensors(shape), types)
     for name, dimensions, role in toys.tensors(shape):
         if role in types:
             some = quantize(toys.values(name, (rows, dimensions[-1]), role, seed=1), types[role])
