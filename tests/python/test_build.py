@@ -100,7 +100,7 @@ def test_waiting_for_another_build_is_told(tmp_path):
             assert "waiting for another process" in process.stderr.readline()
             (tmp_path / "to" / "tool").touch()
             fcntl.flock(lock, fcntl.LOCK_UN)
-            assert process.communicate(timeout=60)[1] == "" and process.returncode == 0
+            assert process.communicate(timeout=300)[1] == "" and process.returncode == 0
 
 
 def test_a_changed_source_or_switch_changes_the_state(tmp_path, monkeypatch):

@@ -81,7 +81,7 @@ def hardware(system: System) -> list:
 
 def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "strata_hip.cli", "doctor", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
 
 
 def test_a_good_machine_is_ok_in_every_line(machine):

@@ -64,7 +64,7 @@ def run(*arguments: object, **environment: "str | None") -> subprocess.Completed
     """The command, where it ends by itself."""
     variables = {name: value for name, value in {**os.environ, **environment}.items() if value is not None}
     return subprocess.run([sys.executable, "-m", "strata_hip.cli", *map(str, arguments)], env=variables, capture_output=True, text=True,
-                          timeout=100)
+                          timeout=300)
 
 
 @pytest.mark.parametrize("given,ours,theirs", [
@@ -212,7 +212,7 @@ def test_port_in_use(server, toy):
 
 def gone(process: int) -> bool:
     """Whether a process ends, or is nothing but an entry that nobody has asked about."""
-    for _ in range(200):
+    for _ in range(2000):
         try:
             state = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
         except FileNotFoundError:
@@ -236,6 +236,6 @@ def test_killed_and_started_again(toy, tmp_path):
         with contextlib.closing(server.stream("/completion", prompt="On and on", n_predict=-1, ignore_eos=True)) as events:
             next(events)
             kill(server)
-        assert server.process.wait(60) in (128 + signal.SIGKILL, -signal.SIGKILL) and gone(program)
+        assert server.process.wait(300) in (128 + signal.SIGKILL, -signal.SIGKILL) and gone(program)
         with serving(toy(), "-np", 2, "-c", 1024, "--port", server.url.rpartition(":")[2], log=tmp_path / "again") as again:
             assert again.url == server.url and answer(again) == wanted

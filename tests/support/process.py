@@ -15,7 +15,7 @@ def python_path(*first: pathlib.Path) -> str:
     return os.pathsep.join([*map(str, first), *(os.path.abspath(each) for each in given.split(os.pathsep) if each)])
 
 
-def run_python(code: str, timeout: float = 120, **environment) -> subprocess.CompletedProcess:
+def run_python(code: str, timeout: float = 300, **environment) -> subprocess.CompletedProcess:
     """Runs `code` with tests/ on the path and the given variables set (None removes one). Fails unless the process lives to
     its end. Returns what it printed: .stdout without the marker of life, .stderr."""
     env = {name: value for name, value in os.environ.items()

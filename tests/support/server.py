@@ -27,7 +27,7 @@ class Command:
             self.process = subprocess.Popen([sys.executable, "-m", "strata_hip.cli", command, *map(str, arguments)], stderr=file,
                                             stdout=file, env={**os.environ, "STRATA_RUNTIME": RUNTIME, **environment})
 
-    def wait_until_ready(self, timeout: float = 120) -> str:
+    def wait_until_ready(self, timeout: float = 300) -> str:
         """The address it tells."""
         limit = time.monotonic() + timeout
         while time.monotonic() < limit:
@@ -46,7 +46,7 @@ class Command:
         """Sends the signal and returns the exit code."""
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(number)
-        return self.process.wait(60)
+        return self.process.wait(300)
 
 
 class Server(Command):

@@ -24,8 +24,9 @@ def uniform(rng: np.random.Generator, shape, type: str = "f32", low: float = -2.
     return typed(rng.uniform(low, high, shape), type)
 
 
-def assert_rounded(actual, expected, type: str, ulps: float = 0.501, absolute: float = 0.0):
-    """Every element is within `ulps` units in the last place of its type (0.5: correctly rounded), or within `absolute`."""
+def assert_rounded(actual, expected, type: str, ulps: float = 0.501, absolute=0.0):
+    """Every element is within `ulps` units in the last place of its type (0.5: correctly rounded), or within `absolute` (a number, or what
+    can be broadcast to the elements)."""
     actual, expected = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
     assert actual.shape == expected.shape, (actual.shape, expected.shape)
     with np.errstate(over="ignore"):
@@ -34,9 +35,33 @@ def assert_rounded(actual, expected, type: str, ulps: float = 0.501, absolute: f
     finite = np.isfinite(expected) & ~overflow
     np.testing.assert_array_equal(actual[~finite], np.where(overflow, np.copysign(np.inf, expected), expected)[~finite])
     error = np.abs(actual[finite] - expected[finite])
-    bound = 2 * ulps * ROUNDING[type] * np.maximum(np.abs(expected[finite]), SMALLEST[type]) + absolute
+    bound = 2 * ulps * ROUNDING[type] * np.maximum(np.abs(expected[finite]), SMALLEST[type]) + np.broadcast_to(absolute, expected.shape)[finite]
     # A value just above a power of two may be compared with the finer spacing below it.
     assert np.all(error <= bound), _worst(error / bound, actual[finite], expected[finite])
+
+
+def assert_close(actual, expected, magnitude, bound: float):
+    """Every element is within `bound` of the sum of the magnitudes of what was added up to it. The element itself would be no measure: it may
+    be all but nothing."""
+    actual, expected = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
+    actual, limit = actual.reshape(expected.shape), np.broadcast_to(bound * magnitude, expected.shape)
+    error = np.abs(actual - expected)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        assert np.all(error <= limit), _worst((error / limit).ravel(), actual.ravel(), expected.ravel())
+
+
+def assert_largest(chosen, values, error: float = 0.0):
+    """`chosen` [..., k] are the places of the k largest of the values [..., n] in their order. Values that differ by less than `error` of
+    their magnitudes may change places: whoever computes them may find them the other way round."""
+    def ordered(high, low):
+        return np.all(low - high <= error * (np.abs(low) + np.abs(high)))
+
+    chosen, values = np.asarray(chosen).reshape(*values.shape[:-1], -1), np.asarray(values, np.float64)
+    assert np.all(np.diff(np.sort(chosen, -1), axis=-1) > 0), "a place is chosen twice"
+    picked, rest = np.take_along_axis(values, chosen, -1), values.copy()
+    np.put_along_axis(rest, chosen, -np.inf, -1)
+    assert ordered(picked[..., :-1], picked[..., 1:]), "not in order"
+    assert chosen.shape == values.shape or ordered(picked[..., -1], rest.max(-1)), "a larger one is left out"
 
 
 def _worst(ratio, actual, expected) -> str:
