@@ -156,7 +156,7 @@ def test_an_image_at_the_end_of_readable_memory(hip):
         pages.close()
 
 
-FUZZ = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def load_and_drop(hip, image: bytes) -> None:

@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import functions, pcode
 from oracle import softfloat as sf
@@ -12,7 +12,7 @@ from oracle.lanes import Dpp
 from oracle.models_crosslane import swizzle_source
 from oracle.values import Cell, Float, Int, Register
 
-settings.register_profile("no deadline", deadline=None)  # a busy machine is not a failure
+settings.register_profile("no deadline", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is not a failure
 settings.load_profile("no deadline")
 
 FORMATS = {sf.F16: np.float16, sf.F32: np.float32, sf.F64: np.float64}

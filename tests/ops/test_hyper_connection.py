@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 from support.ggml import ffi
 from support.ops import Graph, new_rng, nmse, run_op
+from support.values import assert_close
 
 LIMIT = 1e-12  # f32 arithmetic throughout
 WIDTHS = [1, 3, 4, 31, 128, 1027]
@@ -17,6 +18,12 @@ def pre(x, weights, gated, scale):
     return scale * np.sum(x * (1 / (1 + np.exp(-weights)) if gated else weights[..., None]), axis=1)
 
 
+def check_pre(out, x, weights, gated, scale):
+    """Within half a unit a stream of the magnitudes that are summed, and those of a sigmoid and the scale."""
+    magnitude = pre(np.abs(x), weights if gated else np.abs(weights), gated, scale)
+    assert_close(out, pre(x, weights, gated, scale), magnitude, 2.0**-24 * (x.shape[1] + 7))
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("streams", [1, 2, 4, 5, 65])
 @pytest.mark.parametrize("gated", [False, True])
@@ -25,7 +32,7 @@ def test_pre(width, streams, gated):
     x = f32(rng.standard_normal((7, streams, width)))
     weights = f32(rng.uniform(-4, 4, x.shape if gated else x.shape[:2]))
     build = (lambda g, a, w: g.dsv4_hc_pre_gated(a, w, 0.25)) if gated else (lambda g, a, w: g.dsv4_hc_pre(a, w))
-    assert nmse(run_op(build, x, weights).reshape(7, width), pre(x, weights, gated, 0.25 if gated else 1)) < LIMIT
+    check_pre(run_op(build, x, weights), x, weights, gated, 0.25 if gated else 1)
 
 
 @pytest.mark.parametrize("gated", [False, True])
@@ -40,13 +47,19 @@ def test_pre_of_views(gated):
         out = g.dsv4_hc_pre_gated(part(a), part(w), 0.5) if gated else g.dsv4_hc_pre(part(a), g.permute(g.view_2d(w, 3, 4, w.nb[1], 8), 1, 0, 2, 3))
         made = g.run(out)
     used = weights[2:5, 1:5, 2:35] if gated else weights[:4, 2:5].T
-    assert nmse(made, pre(x[2:5, 1:5, 2:35], used, gated, 0.5 if gated else 1)) < LIMIT
+    check_pre(made, x[2:5, 1:5, 2:35], used, gated, 0.5 if gated else 1)
 
 
 def post(x, residual, weights, comb):
     x, residual, weights = (v.astype(np.float64) for v in (x, residual, weights))
     mixed = residual if comb is None else np.einsum("tsi,tsd->tdi", residual, comb.astype(np.float64))
     return x[:, None] * weights[..., None] + mixed
+
+
+def check_post(out, *operands):
+    """Within half a unit a stream of the magnitudes that are summed."""
+    magnitude = post(*(None if v is None else np.abs(v) for v in operands))
+    assert_close(out, post(*operands), magnitude, 2.0**-24 * (operands[1].shape[1] + 2))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -58,7 +71,7 @@ def test_post(width, streams, mixed):
     weights, comb = f32(rng.uniform(0, 2, (9, streams))), f32(rng.uniform(0, 1, (9, streams, streams))) if mixed else None
     with Graph() as g:
         out = g.run(g.dsv4_hc_post(*(g.input(v) for v in (x, residual, weights)), g.input(comb) if mixed else ffi.NULL))
-    assert nmse(out.reshape(residual.shape), post(x, residual, weights, comb)) < LIMIT
+    check_post(out, x, residual, weights, comb)
 
 
 def test_post_of_views():
@@ -69,7 +82,7 @@ def test_post_of_views():
         a, r, w, c = (g.input(v) for v in (x, residual, weights, comb))
         out = g.run(g.dsv4_hc_post(g.view_2d(a, 33, 4, a.nb[1], 2 * a.nb[1] + 4), g.view_3d(r, 33, 4, 4, r.nb[1], r.nb[2], r.nb[2] + r.nb[1] + 4),
                                    g.permute(g.view_2d(w, 4, 4, w.nb[1], 8), 1, 0, 2, 3), g.permute(g.view_3d(c, 4, 4, 4, c.nb[1], c.nb[2], 0), 1, 0, 2, 3)))
-    assert nmse(out, post(x[2:6, 1:34], residual[1:5, 1:5, 1:34], weights[:, 2:6].T, comb[:4].swapaxes(1, 2))) < LIMIT
+    check_post(out, x[2:6, 1:34], residual[1:5, 1:5, 1:34], weights[:, 2:6].T, comb[:4].swapaxes(1, 2))
 
 
 def comb(mixes, scale, base, eps, rounds):
