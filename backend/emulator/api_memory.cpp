@@ -7,6 +7,7 @@
 //     promises no more for pinned memory, and for a pageable destination it only waits in practice.
 //   * hipMemcpy and hipMemset return when all is done, except between device ranges: those HIP only queues.
 #include "api.h"
+#include "instruments/counts.h"
 #include "instruments/host.h"
 #include "instruments/state.h"
 #include "memory.h"
@@ -162,6 +163,10 @@ hip_error start_copy(copy c, int kind, hipStream_t handle, bool waits) {
     if (const hip_error e = check_direction(c, kind); e != hipSuccess) {
         return e;
     }
+    const bool to_host = c.to.where != place::device, from_host = c.from.where != place::device;
+    count_copy(to_host ? (from_host ? copy_direction::host_to_host : copy_direction::device_to_host)
+                       : (from_host ? copy_direction::host_to_device : copy_direction::device_to_device),
+               c.size.width * c.size.rows);
     device_queues & queues = device_queues::instance();
     if (waits) {
         const fence_ptr done = submit_copy(stream, c, false);

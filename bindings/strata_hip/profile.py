@@ -14,6 +14,7 @@ from .errors import DeviceError, StrataError
 
 CLASSES = ("valu", "vopd", "dot", "trans", "wmma", "salu", "smem", "vmem", "lds", "branch", "wait", "other")
 PHASES = ("prefill", "decode")
+DIRECTIONS = {"host_to_device": "to the device", "device_to_host": "to the host", "device_to_device": "within the device"}
 
 
 @dataclasses.dataclass
@@ -47,7 +48,7 @@ def run(options: Options, out: TextIO) -> None:
 
 
 def measure(options: Options) -> Dict[str, Any]:
-    """The profile as data: model, layers, tokens, and for each phase its launches in order and its kernels."""
+    """The profile as data: model, layers, tokens, and for each phase its launches in order, its kernels and its copies."""
     with tempfile.TemporaryDirectory(prefix="strata-profile-") as folder:
         file = pathlib.Path(folder) / "counts.json"
         with environment.changed(STRATA_COUNT=str(file)):
@@ -59,7 +60,7 @@ def measure(options: Options) -> Dict[str, Any]:
     for name, tokens in zip(PHASES, (options.n_prompt, options.n_gen)):
         launches = [each for each in counts["launches"] if each["phase"] == name]
         if launches:
-            phases[name] = {"tokens": tokens, "launches": launches, "kernels": by_kernel(launches)}
+            phases[name] = {"tokens": tokens, "launches": launches, "kernels": by_kernel(launches), "copies": counts["copies"].get(name, {})}
     return {"model": options.model, "layers": layers, "registers": {
         name: {key: each[key] for key in ("vgprs", "sgprs", "vgpr_spills", "sgpr_spills", "static_lds", "scratch")}
         for name, each in counts["kernels"].items()}, "phases": phases}
@@ -156,6 +157,10 @@ def markdown(result: Dict[str, Any], top: int) -> str:
                      f"{per / result['layers']:.2f}{'' if name == 'decode' else ' (of the prompt)'} | {total:,} | "
                      f"{sum(row['load_bytes'] for row in rows):,} | {sum(row['store_bytes'] for row in rows):,} | "
                      f"{sum(row['lines'] for row in rows):,} |")
+    lines += ["", "| phase | " + " | ".join(f"copies {words} | bytes" for words in DIRECTIONS.values()) + " |", "|---|" + "--:|" * 6]
+    for name, phase in result["phases"].items():
+        some = [phase["copies"].get(direction, {"copies": 0, "bytes": 0}) for direction in DIRECTIONS]
+        lines.append(f"| {name} | " + " | ".join(f"{each['copies']} | {each['bytes']:,}" for each in some) + " |")
     for name, phase in result["phases"].items():
         launches = phase["launches"]
         if name == "decode":

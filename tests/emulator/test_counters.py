@@ -6,6 +6,7 @@ import pytest
 
 from support.assembly import kernel_image
 from support.compile import compile_hip
+from support.hip import DEVICE_TO_DEVICE
 from support.instruments import Counting
 
 # Run with two workgroups of two waves.
@@ -60,6 +61,23 @@ def test_every_number_of_a_kernel(hip):
     assert counted["lds"] == {"requests": 8, "load_bytes": 512, "store_bytes": 512, "passes": 4 * (32 + 1), "conflicts": 4 * 31}
     # 8 KiB of LDS: 16 workgroups of 2 waves on the four SIMDs of a workgroup processor.
     assert counted["occupancy"] == {"waves_per_simd": 8, "workgroups_per_wgp": 16, "limit": "lds"}
+
+
+def test_copies(hip):
+    """By phase, direction and size, as the program asked for them."""
+    hip.raw.strata_emulator_count_phase(b"copies")
+    data = hip.upload(np.zeros(100, np.uint8))
+    hip.upload(np.zeros(7, np.uint8))
+    other = hip.upload(np.zeros(100, np.uint8))
+    hip.download(data, 64, np.uint8)
+    hip.call("hipMemcpy", other, data, 100, DEVICE_TO_DEVICE)
+    hip.call("hipMemcpy", other, data, 0, DEVICE_TO_DEVICE)  # nothing
+    hip.raw.strata_emulator_count_phase(b"")
+    none = {"copies": 0, "bytes": 0, "sizes": {}}
+    assert hip.counts()["copies"]["copies"] == {
+        "host_to_device": {"copies": 3, "bytes": 207, "sizes": {"7": 1, "100": 2}},
+        "device_to_host": {"copies": 1, "bytes": 64, "sizes": {"64": 1}},
+        "device_to_device": {"copies": 1, "bytes": 100, "sizes": {"100": 1}}, "host_to_host": none}
 
 
 def test_repeatable_for_any_number_of_threads(hip, tmp_path_factory):

@@ -3,10 +3,14 @@ Greedy tokens are those without drafts; drafts are rejected from the first, the 
 often as on the CPU backend: a state that could not be gone back to would be decoded again.
 
 `random` drafts nothing that is right. `tied` drafts from the token's embedding, which is most of what its own layers decide by.
+
+What is copied between host and device is told by the emulator's counters, of which two runs of different lengths are compared: what loading
+the model and reading the prompts took is in both.
 """
 import collections
 import dataclasses
 import functools
+import json
 import pathlib
 import re
 
@@ -32,10 +36,14 @@ class Run:
     steps: tuple            # (drafted, accepted) of each decode that had drafts, in order
     restored: int           # of these, how often the state could not be gone back to but was restored and decoded again
 
+    @property
+    def accepted(self) -> int:
+        return sum(accepted for _, accepted in self.steps)
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """run(toy, drafts, device): the completions of PROMPTS, made once."""
+    """run(toy, drafts, device, n=N, counts=None): the completions of PROMPTS, made once; counts: a file for the emulator's counters."""
     folder = tmp_path_factory.mktemp("mtp")
 
     @functools.cache
@@ -44,13 +52,14 @@ def run(tmp_path_factory):
         return folder / f"{toy}.gguf"
 
     @functools.cache
-    def get(toy: str, drafts: int, device: str) -> Run:
+    def get(toy: str, drafts: int, device: str, n: int = N, counts: "pathlib.Path | None" = None) -> Run:
         speculative = ("--spec-type", "draft-mtp", "--spec-draft-n-max", drafts) if drafts else ()
         devices = ("--device", "none") if device == "cpu" else ()
-        log = folder / f"{toy}-{drafts}-{device}.log"
-        flags = ("-c", 512, "-np", 1, "-t", 1, "--metrics", "--no-warmup", *devices, *speculative)
-        with serving(path(toy), *flags, log=log, LLAMA_TRACE="1") as server:
-            answers = [server.complete(prompt, N, ignore_eos=True) for prompt in PROMPTS]
+        log = folder / f"{toy}-{drafts}-{device}-{n}.log"
+        environment = {"LLAMA_TRACE": "1", **({"STRATA_COUNT": str(counts)} if counts else {})}
+        flags = ("-c", 512, "-np", 1, "-t", 1, "--metrics", "--no-warmup", "--cache-ram", 0, *devices, *speculative)
+        with serving(path(toy), *flags, log=log, **environment) as server:
+            answers = [server.complete(prompt, n, ignore_eos=True) for prompt in PROMPTS]
             decodes = int(re.search(r"^llamacpp:n_decode_total (\d+)", server.get("/metrics"), re.MULTILINE)[1])
         told = re.findall(r"accepted\s+(\d+)/\s*(\d+) draft tokens( \(restore)?", log.read_text(errors="replace"))
         steps = tuple((int(drafted), int(accepted)) for accepted, drafted, _ in told)
@@ -72,11 +81,10 @@ def test_as_without_drafts(run, toy, drafts):
 def test_decodes_per_accepted_token(run, toy, drafts):
     """As the CPU backend, draft by draft; and each accepted one saves a decode."""
     ours, cpu, plain = run(toy, drafts, DEVICE), run(toy, drafts, "cpu"), run(toy, 0, DEVICE)
-    accepted = sum(accepted for _, accepted in ours.steps)
-    print(f"{toy}, {drafts} drafts: {ours.decodes} decodes for {len(ours.tokens)} tokens, {accepted} accepted; by draft "
+    print(f"{toy}, {drafts} drafts: {ours.decodes} decodes for {len(ours.tokens)} tokens, {ours.accepted} accepted; by draft "
           f"{dict(sorted(collections.Counter(ours.steps).items()))}")
     assert (ours.tokens, ours.steps, ours.decodes) == (cpu.tokens, cpu.steps, cpu.decodes)
-    assert ours.decodes == plain.decodes - accepted
+    assert ours.decodes == plain.decodes - ours.accepted
     assert ours.restored == 0
 
 
@@ -86,3 +94,28 @@ def test_every_kind_of_rejection_happened(run, drafts):
     seen = {accepted for drafted, accepted in run("tied", drafts, DEVICE).steps if drafted == drafts}
     assert {0, min(1, drafts), drafts - 1, drafts} <= seen
     assert sum(accepted == 0 for _, accepted in run("random", DRAFTS[-1], DEVICE).steps) > N
+
+
+def test_no_state_is_copied(run, tmp_path):
+    """Between host and device go tokens, positions, masks, hidden states for the drafts and logits, but no row of a recurrent state."""
+    shape = TOYS["tied"]
+    of_state = {"convolution": 4 * (shape.conv - 1) * shape.state * (2 * shape.k_heads + shape.v_heads), "recurrence": 4 * shape.state**2 * shape.v_heads}
+    runs, copies = {}, {}
+    for n in (N // 2, N):
+        runs[n] = run("tied", 3, DEVICE, n, tmp_path / f"counts-{n}.json")
+        counted, = json.loads((tmp_path / f"counts-{n}.json").read_text())["copies"].values()
+        copies[n] = {direction: collections.Counter({int(size): count for size, count in counted[direction]["sizes"].items()})
+                     for direction in ("host_to_device", "device_to_host")}
+    steps = len(runs[N].steps) - len(runs[N // 2].steps)
+    accepted = runs[N].accepted - runs[N // 2].accepted
+    decodes = runs[N].decodes - runs[N // 2].decodes
+    assert steps > 0 and accepted > 0
+    print(f"{steps} steps, {accepted} accepted tokens, {decodes / accepted:.2f} target decodes an accepted token")
+    for direction in copies[N]:
+        more = copies[N][direction]
+        more.subtract(copies[N // 2][direction])
+        total = sum(size * count for size, count in more.items())
+        print(f"{direction}: {total / accepted:,.0f} bytes an accepted token; by size {dict(sorted((+more).items()))}")
+        assert total > 0
+        for what, row in of_state.items():
+            assert not [size for size in +more if size % row == 0], f"rows of the {what}'s state went {direction}"

@@ -44,6 +44,8 @@ def test_of_a_model(tmp_path):
         assert totals == sorted(totals, reverse=True)
         for row in phase["kernels"].values():
             assert row["instructions"]["total"] == sum(row["instructions"][each] for each in profile.CLASSES)
+        copies = phase["copies"]
+        assert copies["host_to_device"]["bytes"] > 0 and copies["device_to_host"]["bytes"] == 4 * 49152  # logits of a token
     text = profile.markdown(result, 5)
     assert "| decode | 1 |" in text and "## decode: the plan of the last token" in text and "## prefill: top kernels" in text
     if _has_matplotlib():

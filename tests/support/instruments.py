@@ -59,11 +59,15 @@ class Counting(Instrumented):
         self.raw.strata_emulator_count_write.restype = None
         self.raw.strata_emulator_count_phase.restype = None
 
-    def launches(self) -> list[dict]:
-        """What has been counted of every launch so far."""
+    def counts(self) -> dict:
+        """What has been counted so far."""
         self.synchronize()
         self.raw.strata_emulator_count_write()
-        return json.loads(self.file.read_text())["launches"]
+        return json.loads(self.file.read_text())
+
+    def launches(self) -> list[dict]:
+        """What has been counted of every launch so far."""
+        return self.counts()["launches"]
 
 
 def sanitizing(kind: str):

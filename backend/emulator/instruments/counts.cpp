@@ -178,13 +178,26 @@ struct kernel_record {
     launch_counts total;
 };
 
-/// All launches of the process. Never destroyed.
+constexpr const char * direction_names[] = {"host_to_device", "device_to_host", "device_to_device", "host_to_host"};
+static_assert(std::size(direction_names) == unsigned(copy_direction::count_of));
+/// Of a phase, in each direction: how many copies of each size.
+using copy_record = std::map<uint64_t, uint64_t>[unsigned(copy_direction::count_of)];
+
+/// All launches and copies of the process. Never destroyed.
 struct ledger {
     std::mutex lock;
     bool written = false;  ///< the file has all of it
     std::string phase;
     std::vector<launch_record> launches;
     std::map<std::string, kernel_record> kernels;
+    std::map<std::string, copy_record> copies;  // by phase
+
+    /// Something is to be added: the file is to be written, at the latest when the process ends. Under the lock.
+    void change() {
+        static const bool registered = std::atexit(write_counts) == 0;
+        (void)registered;
+        written = false;
+    }
 };
 ledger & the_ledger() {
     static ledger & book = *new ledger;
@@ -237,6 +250,22 @@ std::string times_json(const std::vector<model::modelled> & times) {
     return times.size() > 1 ? text + "]" : text;
 }
 
+std::string copies_json(const copy_record & record) {
+    std::string text;
+    for (unsigned n = 0; n < unsigned(copy_direction::count_of); n++) {
+        u64 copies = 0, bytes = 0;
+        std::string sizes;
+        for (const auto & [size, count] : record[n]) {
+            copies += count;
+            bytes += size * count;
+            sizes += format("%s\"%llu\": %llu", sizes.empty() ? "" : ", ", u64(size), u64(count));
+        }
+        text += format("%s\"%s\": {\"copies\": %llu, \"bytes\": %llu, \"sizes\": {%s}}", n ? ", " : "", direction_names[n], copies, bytes,
+                       sizes.c_str());
+    }
+    return text;
+}
+
 std::string quoted(const std::string & text) {
     std::string out = "\"";
     for (const char c : text) {
@@ -262,9 +291,7 @@ void launch_counter::record(const dispatch & launch, const std::vector<model::mo
     }
     ledger & book = the_ledger();
     std::lock_guard hold(book.lock);
-    static const bool registered = std::atexit(write_counts) == 0;
-    (void)registered;
-    book.written = false;
+    book.change();
     kernel_record & r = book.kernels[k.name];
     r.vgprs = k.vgprs;
     r.sgprs = k.sgprs;
@@ -281,6 +308,14 @@ void launch_counter::record(const dispatch & launch, const std::vector<model::mo
     const uint32_t items = launch.block.x * launch.block.y * launch.block.z;
     book.launches.push_back({k.name, book.phase, launch.grid, launch.block, k.static_lds + launch.dynamic_lds,
                              occupancy_of(k, items, launch.dynamic_lds), counts_, times});
+}
+
+void count_copy(copy_direction direction, uint64_t bytes) {
+    if (instruments().count_file.empty()) return;
+    ledger & book = the_ledger();
+    std::lock_guard hold(book.lock);
+    book.change();
+    book.copies[book.phase][unsigned(direction)][bytes]++;
 }
 
 void set_phase(std::string name) {
@@ -318,13 +353,19 @@ void write_counts() {
                      l.lds, l.waves.waves, l.waves.workgroups, l.waves.limit, counts_json(l.counts).c_str(), times_json(l.times).c_str());
         comma = ",";
     }
-    std::fprintf(file, "\n]\n}\n");
+    std::fprintf(file, "\n],\n\"copies\": {");
+    comma = "";
+    for (const auto & [phase, record] : book.copies) {
+        std::fprintf(file, "%s\n%s: {%s}", comma, quoted(phase).c_str(), copies_json(record).c_str());
+        comma = ",";
+    }
+    std::fprintf(file, "\n}\n}\n");
     if (std::fclose(file) != 0) std::fprintf(stderr, "strata-emulator: STRATA_COUNT: %s was not written to its end\n", name.c_str());
 }
 
 }  // namespace strata::emulator
 
-/// Names the launches from here on; they are those that are executed from here on, so a program synchronizes first.
+/// Names the launches and copies from here on; launches are those that are executed from here on, so a program synchronizes first.
 extern "C" __attribute__((visibility("default"))) void strata_emulator_count_phase(const char * name) {
     strata::emulator::set_phase(name ? name : "");
 }

@@ -85,7 +85,11 @@ struct occupancy {
 };
 occupancy occupancy_of(const kernel_image & kernel, uint32_t items, uint32_t dynamic_lds);
 
-/// Names what is launched from here on ("prefill"); in the file as "phase".
+/// A copy that the program asked for. Host: pageable or pinned memory.
+enum class copy_direction : unsigned { host_to_device, device_to_host, device_to_device, host_to_host, count_of };
+void count_copy(copy_direction direction, uint64_t bytes);
+
+/// Names what is launched and copied from here on ("prefill"); in the file as "phase".
 void set_phase(std::string name);
 /// Writes the file that STRATA_COUNT names, with all launches so far. Also done when the process ends.
 void write_counts();
