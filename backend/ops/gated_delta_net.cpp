@@ -23,8 +23,13 @@ const char * refusal(const device_caps &, const ggml_tensor * op) {
     if (q->ne[0] != v->ne[0] || k->ne[0] != v->ne[0]) {
         return "keys and values of different sizes";
     }
-    if (v->ne[3] % q->ne[3] || v->ne[3] % k->ne[3]) {
-        return "sequences not a multiple of those of queries or keys";
+    if (q->ne[2] != v->ne[2] || k->ne[2] != v->ne[2] || v->ne[3] % q->ne[3] || v->ne[3] % k->ne[3]) {
+        return "other tokens in queries or keys, or sequences not a multiple of theirs";
+    }
+    for (int i : {3, 4}) {
+        if (op->src[i]->ne[1] != v->ne[1] || op->src[i]->ne[2] != v->ne[2] || op->src[i]->ne[3] != v->ne[3]) {
+            return "gates of another shape";
+        }
     }
     return recurrence_refusal(v->ne[0], 256, v->ne[0], v->ne[1], v->ne[3]);
 }

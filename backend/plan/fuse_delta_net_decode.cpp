@@ -185,7 +185,12 @@ bool is_part_of_channels(const chain & c, const ggml_tensor * view, int64_t head
 
 bool keys_are_known(const chain & c) {
     const int64_t shared_by = c.heads() / c.key_heads();
-    for (const key_chain & key : c.keys) {
+    for (int i = 0; i < 2; ++i) {
+        const key_chain & key = c.keys[i];
+        // A reshape may have made other heads of them.
+        if (!has_shape(c.delta->src[i], {c.size(), key.repeat ? c.heads() : c.key_heads(), c.tokens(), c.sequences()})) {
+            return false;
+        }
         if (!is_part_of_channels(c, key.norm->src[0], c.key_heads()) ||
             !has_shape(key.scale, {c.size(), c.key_heads(), c.tokens(), c.sequences()})) {
             return false;

@@ -117,6 +117,14 @@ def one_key(layer=Layer(size=64)):
     return layer, build
 
 
+def other_heads(layer=Layer(size=64, sequences=2)):
+    """The keys of both sequences, taken for those of heads that all sequences share."""
+    def build(g, *tensors):
+        shared = lambda g, key: g.reshape_4d(key, layer.size, layer.key_heads * layer.sequences, 1, 1)
+        return layer.build(g, *tensors, change={"q": shared, "k": shared})
+    return layer, build
+
+
 def overwritten_states(layer=Layer(size=64)):
     """The row of states is written over after it was gathered, as with the cells of sequences that are not computed."""
     def build(g, inputs, states, *tensors):
@@ -156,6 +164,7 @@ REFUSALS = {
     **{f"{name}-is-output": changed(name, as_output) for name in WITHIN},
     **{f"{name}-read-elsewhere": read_elsewhere(name) for name in (*WITHIN, "v")},
     "one-key": one_key(),
+    "other-heads": other_heads(),
     "values-in-other-place": changed("v", lambda g, v: g.cont(v)),
     "overwritten-inputs": overwritten_inputs(),
     "overwritten-states": overwritten_states(),

@@ -119,3 +119,11 @@ def test_refusals():
     assert reason(64) is None
     assert "length" in reason(30) and "length" in reason(260)
     assert "different sizes" in reason(64, 32)
+
+    def reason_of_part(number, tokens):
+        """One operand has fewer tokens than the others."""
+        inputs = make(new_rng(), 32, 2, 3)
+        inputs[number] = np.ascontiguousarray(inputs[number][:, :tokens])
+        return refusal_of(lambda graph, *tensors: graph.gated_delta_net(*tensors, 1), *inputs)
+
+    assert all(reason_of_part(number, 3) is None and reason_of_part(number, 2) for number in (0, 1, 3, 4))
