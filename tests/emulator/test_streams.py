@@ -13,7 +13,7 @@ import pytest
 
 from support.compile import compile_hip
 from support.hip import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE, NON_BLOCKING, HipError
-from support.kernels import basic_kernels, copy_args, spin_args, spin_result, store_args
+from support.kernels import basic_kernels, copy_args, store_args
 from support.process import run_python
 
 STEPS = 30_000_000  # of the spin kernel: about half a second

@@ -4,23 +4,17 @@ import json
 import os
 import pathlib
 import re
-import socket
 import subprocess
 
 import pytest
 
 from strata_hip.tools import tools
-from support.server import RUNTIME, Command, serving
+from support.server import RUNTIME, Command, free_port, serving
 
 pytestmark = pytest.mark.timeout(1800)  # the first builds llama-server
 
 PROMPTS = ["The sea was calm that night, and the lamp on the pier", "Winter", "A letter in the window " * 12]
 TOKENS = 40
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as made:
-        return made.getsockname()[1]
 
 
 @pytest.fixture(scope="module")

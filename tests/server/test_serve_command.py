@@ -13,7 +13,7 @@ import pytest
 
 from strata_hip import cli, serve
 from support.libraries import library_dir
-from support.server import Command, Server, serving
+from support.server import Command, Server, free_port, serving
 
 pytestmark = pytest.mark.timeout(1800)  # the first builds llama-server
 
@@ -231,7 +231,7 @@ def test_killed_and_started_again(toy, tmp_path):
     with serving(toy(), "-np", 2, "-c", 1024, log=tmp_path / "first") as server:
         wanted = answer(server)
     for kill in (lambda server: os.kill(server.program(), signal.SIGKILL), lambda server: server.process.kill()):
-        server = Server(toy(), "-np", 2, "-c", 1024, log=tmp_path / "log")
+        server = Server(toy(), "-np", 2, "-c", 1024, "--port", free_port(), log=tmp_path / "log")
         program = server.program()
         with contextlib.closing(server.stream("/completion", prompt="On and on", n_predict=-1, ignore_eos=True)) as events:
             next(events)

@@ -102,7 +102,7 @@ class Layer:
         unit = lambda t: heads_of(t) / np.sqrt(np.sum(heads_of(t) ** 2, axis=-1, keepdims=True) + EPS)
         spread = lambda t: np.repeat(t, self.heads // self.key_heads, axis=2) if self.neighbours else t
         state = states[rows].reshape(self.sequences, self.heads, self.size, self.size)
-        out, kept = reference(spread(unit(q)), spread(unit(k)), heads_of(v), decay, beta, state, self.snapshots)
+        out, kept, _ = reference(spread(unit(q)), spread(unit(k)), heads_of(v), decay, beta, state, self.snapshots)
         normed = out / np.sqrt(np.mean(out ** 2, axis=-1, keepdims=True) + EPS) * weight
         return normed * silu(gate), kept
 

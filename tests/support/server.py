@@ -3,8 +3,10 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +17,15 @@ from strata_hip import rpc, serve
 from strata_hip.tools import tools
 
 RUNTIME = os.environ.get("STRATA_RUNTIME", "emulator")
+
+
+def free_port() -> int:
+    """A port for a program that is started later, below those that the system gives to whoever asks for any."""
+    low = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(2000, max(low, 3000))
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 class Command:
