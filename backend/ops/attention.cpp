@@ -2,6 +2,7 @@
 // Many query rows go through WMMA tiles, few (decode) through the vector kernel; what these two have no kernel for, and all prefill on a
 // card without WMMA, goes through one that takes any head sizes. All may split the keys over workgroups.
 #include <algorithm>
+#include <bit>
 #include <string>
 
 #include "ops/kv_formats.h"
@@ -15,8 +16,7 @@ namespace {
 constexpr uint32_t any_rows = 8;          // query rows of a workgroup of flash_attn_any
 constexpr int64_t max_k_size = 576, max_v_size = 512;
 constexpr uint32_t max_vector_rows = 16;  // above, tiles
-constexpr uint32_t max_splits = 32;       // lanes of the combining wave
-constexpr uint32_t min_split_keys = 256;
+constexpr uint32_t max_splits = 64;       // two a lane of the combining wave
 constexpr float log2_e = 0x1.715476p+0f;
 
 /// A kernel of flash_attn_tile and its workgroup.
@@ -74,7 +74,7 @@ const char * refusal(const device_caps & caps, const ggml_tensor * op) {
     if (q->nb[0] != sizeof(float) || k->nb[0] != ggml_type_size(k->type) || v->nb[0] != ggml_type_size(v->type)) return "transposed rows";
     // Kernels address a step's keys with 32-bit offsets.
     if (k->nb[1] >= 1u << 24 || v->nb[1] >= 1u << 24) return "KV stride";
-    if (q->ne[1] * q->ne[2] >= 1 << 30 || k->ne[1] >= 1 << 30 || k->ne[2] > 65535 || q->ne[3] * max_splits > 65535) return "size";
+    if (q->ne[1] * q->ne[2] >= 1 << 30 || k->ne[1] >= 1 << 30 || k->ne[2] > 65535 || q->ne[3] > 65535) return "size";
     if (mask) {
         if (mask->type != GGML_TYPE_F16) return "mask type";
         if (mask->nb[0] != sizeof(ggml_fp16_t)) return "transposed mask";
@@ -85,12 +85,12 @@ const char * refusal(const device_caps & caps, const ggml_tensor * op) {
     return nullptr;
 }
 
-/// Splits the keys so that about `wanted` workgroups run, in steps of at least `min_split_keys`.
-void split_keys(flash_attn_args & args, uint32_t workgroups, uint32_t wanted) {
-    const uint32_t most = std::min(max_splits, std::max(args.n_kv / min_split_keys, 1u));
+/// Splits the keys so that about `wanted` workgroups run, in multiples of `unit` keys, at least `least` each.
+void split_keys(flash_attn_args & args, uint32_t workgroups, uint32_t wanted, uint32_t unit, uint32_t least) {
+    const uint32_t most = std::min(max_splits, std::max(args.n_kv / least, 1u));
     const uint32_t splits = std::clamp(wanted / workgroups, 1u, most);
     const uint32_t keys = (args.n_kv + splits - 1) / splits;
-    args.keys_per_split = std::max((keys + 127) / 128 * 128, 128u);
+    args.keys_per_split = std::max((keys + unit - 1) / unit, 1u) * unit;
     args.n_splits = std::max((args.n_kv + args.keys_per_split - 1) / args.keys_per_split, 1u);
 }
 
@@ -133,14 +133,16 @@ void plan(planner & plan, const ggml_tensor * op) {
     }
 
     const uint32_t rows = args.n_q * args.heads_per_kv;
-    const std::string typed = k->type == GGML_TYPE_F16 && v->type == GGML_TYPE_F16 ? "" : "_typed";
+    const bool halves = k->type == GGML_TYPE_F16 && v->type == GGML_TYPE_F16;
+    const std::string typed = halves ? "" : "_typed";
     const tile_kernel * tile = find_tile_kernel(args.k_size, args.v_size);
     std::string family, kernel;
     uint32_t block_rows, threads = 128;
     if (rows <= max_vector_rows && has_vector_kernel(args.k_size, args.v_size) && !plan.disabled("flash_attn_vector")) {
         family = "flash_attn_vector";
-        block_rows = rows > 4 ? 8 : typed.empty() || rows == 1 ? rows : 4;
-        kernel = family + "_d" + std::to_string(args.k_size) + "_r" + std::to_string(block_rows) + typed;
+        block_rows = rows > 4 ? 8 : halves || rows == 1 ? rows : 4;
+        const bool q8_0 = k->type == GGML_TYPE_Q8_0 && v->type == GGML_TYPE_Q8_0 && (args.k_size == 64 || args.k_size == 128 || args.k_size == 256);
+        kernel = family + "_d" + std::to_string(args.k_size) + "_r" + std::to_string(block_rows) + (q8_0 ? "_q8_0" : typed);
     } else if (rows > max_vector_rows && tile && plan.caps().wmma && !plan.disabled("flash_attn_tile")) {
         family = "flash_attn_tile";
         block_rows = tile->rows;
@@ -152,7 +154,14 @@ void plan(planner & plan, const ggml_tensor * op) {
         kernel = family + (args.k_size <= 128 ? "_128" : args.k_size <= 256 ? "_256" : "_576");
     }
     const uint32_t row_blocks = (rows + block_rows - 1) / block_rows;
-    split_keys(args, row_blocks * args.n_head_kv * args.n_batch, plan.caps().compute_units * (family == "flash_attn_tile" ? 1 : 2));
+    const uint32_t workgroups = row_blocks * args.n_head_kv * args.n_batch, compute_units = plan.caps().compute_units;
+    if (family == "flash_attn_vector") {
+        // Two steps of its four waves at least; a workgroup a compute unit has enough in flight for what memory delivers.
+        const uint32_t unit = 8192 / std::bit_ceil(args.k_size);
+        split_keys(args, workgroups, compute_units, unit, 2 * unit);
+    } else {
+        split_keys(args, workgroups, compute_units * (family == "flash_attn_tile" ? 1 : 2), 128, 256);
+    }
 
     const uint64_t dst_rows = uint64_t(args.n_batch) * args.n_q * args.n_head;
     if (args.n_splits > 1) {
@@ -162,8 +171,13 @@ void plan(planner & plan, const ggml_tensor * op) {
     }
     plan.launch(family.c_str(), kernel.c_str(), {row_blocks, args.n_head_kv, args.n_batch * args.n_splits}, {threads}, args);
     if (args.n_splits > 1) {
-        flash_attn_combine_args combine{args.partial, args.partial_max, args.sinks, args.dst, uint32_t(dst_rows), args.n_head, args.v_size, args.n_splits};
-        plan.launch("flash_attn_vector", "flash_attn_combine", {uint32_t((dst_rows + 3) / 4)}, {128}, combine);
+        flash_attn_combine_args combine{args.partial, args.partial_max, args.sinks, args.dst, uint32_t(dst_rows), args.n_head, args.v_size, args.n_splits, 1};
+        while (combine.row_waves < combine_waves && combine.row_waves * 4 < args.n_splits) {   // a wave reads four splits at once
+            combine.row_waves *= 2;
+        }
+        const uint32_t rows_at_once = combine_waves / combine.row_waves;
+        plan.launch("flash_attn_vector", "flash_attn_combine", {uint32_t((dst_rows + rows_at_once - 1) / rows_at_once), (args.v_size + 127) / 128},
+                    {combine_waves * 32}, combine);
     }
 }
 

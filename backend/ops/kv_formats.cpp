@@ -24,7 +24,7 @@ std::optional<kv_format> find_kv_format(ggml_type type) {
         case GGML_TYPE_F16: return kv_format{kv_kind::f16, 0, 0, 0, 0, 0};
         case GGML_TYPE_BF16: return kv_format{kv_kind::bf16, 0, 0, 0, 0, 0};
         case GGML_TYPE_F32: return kv_format{kv_kind::f32, 0, 0, 0, 0, 0};
-        case GGML_TYPE_Q8_0: return blocks<block_q8_0>(kv_kind::bytes, 0, only_d, 128);
+        case GGML_TYPE_Q8_0: return q8_0_kv_format;
         case GGML_TYPE_Q4_0: return blocks<block_q4_0>(kv_kind::nibbles, 0, only_d, 8);
         case GGML_TYPE_Q4_1: return blocks<block_q4_1>(kv_kind::nibbles, 0, d_and_m, 0);
         case GGML_TYPE_Q5_0: return blocks<block_q5_0>(kv_kind::fives, offsetof(block_q5_0, qh), only_d, 16);

@@ -180,6 +180,22 @@ def test_split_keys(d, n_q, gqa, features):
     check(Case(d, n_q, 1100, gqa=gqa, **features))
 
 
+@pytest.mark.parametrize("n_q", [1, 3])
+@pytest.mark.parametrize("dv", [3, 67])
+def test_split_keys_of_any_head_size(n_q, dv):
+    """Rows of dst that are no multiple of four floats, combined."""
+    check(Case(65, n_q, 1100, n_kv_heads=2, gqa=2, dv=dv, sinks=True))
+
+
+@pytest.mark.parametrize("type", ["f16", "q8_0", "q4_0"])
+@pytest.mark.parametrize("d, n_q, gqa", [(64, 1, 8), (128, 1, 1), (128, 3, 2), (256, 1, 3), (256, 1, 6), (256, 2, 8)])
+def test_decode_splits(d, n_q, gqa, type):
+    """One token and few, every count of rows a workgroup has, ends of splits within a step, masks of one head and of each."""
+    for n_kv, features in ((250, dict(mask="noise", max_bias=4.0)), (611, dict(mask="window", sinks=True, softcap=20.0)),
+                           (1203, dict(mask="holes", mask_heads=2))):
+        check(Case(d, n_q, n_kv, n_kv_heads=2, gqa=gqa, k_type=type, v_type=type, **features))
+
+
 def test_long_rows_of_one_window():
     """More key blocks than one window of the mask scan, most of them masked."""
     rng = new_rng()

@@ -29,13 +29,16 @@ struct flash_attn_args {
     uint32_t alibi_heads; ///< greatest power of two <= n_head
 };
 
-/// Combines the partial results of a split: one wave a row of dst.
+constexpr uint32_t combine_waves = 8;   ///< of a workgroup that combines
+
+/// Combines the partial results of a split: `row_waves` (a power of two up to combine_waves) waves a row of dst and 128 channels.
 struct flash_attn_combine_args {
     const float * partial;
     const float * partial_max;
     const void * sinks;
     void * dst;
     uint32_t n_rows, n_head, head_size, n_splits;
+    uint32_t row_waves;
 };
 
 }  // namespace strata

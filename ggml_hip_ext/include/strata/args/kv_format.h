@@ -31,4 +31,6 @@ struct kv_format {
     uint32_t biased;        ///< twice the half 1024 + bias
 };
 
+constexpr kv_format q8_0_kv_format = {kv_kind::bytes, 34, 2, 0, 0xffff, (0x6400 + 128) * 0x10001};
+
 }  // namespace strata
