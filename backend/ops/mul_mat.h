@@ -1,6 +1,8 @@
 // What MUL_MAT and MUL_MAT_ID share.
 #pragma once
 
+#include <string>
+
 #include "ops/op.h"
 #include "strata/args/mul_mat.h"
 
@@ -24,6 +26,15 @@ uint32_t mat_vec_rows(int64_t rows, int64_t columns, int64_t k);
 
 /// Lanes a row of the mat-vec with f32, f16 or bf16 weights: a lane takes eight values at a time, so shorter rows share a wave.
 uint32_t mat_vec_lanes(int64_t k);
+
+/// A mat-vec with f32, f16 or bf16 weights.
+struct float_mat_vec {
+    std::string kernel;
+    uint32_t rows;   ///< that a workgroup takes
+};
+
+/// The mat-vec of these types' names, as "bf16_f32", for a group of so many columns. The results are the same bits whatever `rows` is.
+float_mat_vec find_float_mat_vec(const std::string & types, int64_t rows, int64_t columns, int64_t k);
 
 /// The experts of a MUL_MAT_ID node as kernels read them.
 expert_choice choice_of_experts(const ggml_tensor * op);

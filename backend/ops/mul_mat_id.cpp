@@ -151,9 +151,8 @@ void plan_float(planner & plan, const ggml_tensor * op) {
                            uint32_t(t.w->nb[1]), uint32_t(t.x->nb[1]), uint32_t(t.rows), 0, uint32_t(t.k), {}, {}};
     if (t.use_mat_vec(plan)) {
         args.experts = t.experts;
-        const uint32_t lanes = mat_vec_lanes(t.k);
-        const std::string kernel = "mul_mat_vec_" + types + "_c1_l" + std::to_string(lanes);
-        plan.launch("mul_mat_vec_f", kernel.c_str(), {tiles(t.rows, 4 * 32 / lanes), 1, uint32_t(t.pairs)}, {128}, args);
+        const float_mat_vec mat_vec = find_float_mat_vec(types, t.rows, 1, t.k);
+        plan.launch("mul_mat_vec_f", mat_vec.kernel.c_str(), {tiles(t.rows, mat_vec.rows), 1, uint32_t(t.pairs)}, {128}, args);
         return;
     }
     const uint32_t columns = tile_columns(t.w->type, t.rows_an_expert());

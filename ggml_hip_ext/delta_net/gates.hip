@@ -16,9 +16,7 @@ STRATA_KERNEL(gates_block) void delta_net_gates(gates_args a) {
     const uint32_t head = is_beta ? row - a.heads : row;
     const char * const weights = is_beta ? static_cast<const char *>(a.beta_rows) + head * a.beta_stride
                                          : static_cast<const char *>(a.alpha_rows) + head * a.alpha_stride;
-    float sum[1] = {};
-    multiply_row<f32, f32, 1, wave_size>(weights, 0, static_cast<const char *>(a.x) + token * a.x_stride, 0, a.length, lane_id(), sum);
-    const float product = wave_sum(sum[0]);
+    const float product = wave_sum(multiply_row<f32, f32>(weights, static_cast<const char *>(a.x) + token * a.x_stride, a.length));
     if (lane_id() != 0) {
         return;
     }

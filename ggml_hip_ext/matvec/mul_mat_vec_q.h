@@ -3,24 +3,16 @@
 // butterfly. With experts, a "matrix" is a pair of token and slot, which has one column and the weights of its expert.
 #pragma once
 
+#include "results.h"
 #include "strata/args/mul_mat_group.h"
 #include "strata/blocks.h"
 #include "strata/glu.h"
 #include "strata/memory.h"
 #include "strata/q8_1.h"
-#include "strata/reduce.h"
 
 namespace strata {
 
 constexpr uint32_t mul_mat_vec_waves = 4;
-
-constexpr uint32_t next_power_of_two(uint32_t n) {
-    uint32_t p = 1;
-    while (p < n) {
-        p *= 2;
-    }
-    return p;
-}
 
 /// One matrix of the product: weights, the first of its columns of activations, and where its result goes.
 struct matrix_place {

@@ -15,10 +15,8 @@ STRATA_DEVICE void gate_shared_expert(const shared_gate_args & a, float & gate) 
         return reinterpret_cast<const float *>(static_cast<const char *>(rows) + token * stride);
     };
     if (thread_x() < wave_size) {
-        float sum[1] = {};
-        multiply_row<f32, f32, 1, wave_size>(static_cast<const char *>(a.gate), 0, reinterpret_cast<const char *>(row(a.x, a.x_stride)), 0,
-                                             a.length, lane_id(), sum);
-        const float value = sigmoid(wave_sum(sum[0]));
+        const float value = sigmoid(wave_sum(multiply_row<f32, f32>(static_cast<const char *>(a.gate),
+                                                                    reinterpret_cast<const char *>(row(a.x, a.x_stride)), a.length)));
         if (lane_id() == 0) {
             gate = value;
         }

@@ -88,10 +88,11 @@ def test_quantized_tiles(type):
 @pytest.mark.parametrize("types", ["f32_f32", "f16_f32", "f16_f16", "bf16_f32"])
 def test_float_mat_vec(types):
     for columns in range(1, 9):
-        for lanes in (8, 32):
+        for lanes, wave_rows in ((8, 1), (32, 1), *([(32, 2)] if 1 < columns <= 6 else [])):
             for rows in (1, 5, 33):
-                for k in (1, 8, 67, 256, 519):
-                    floats(f"mul_mat_vec_{types}_c{columns}_l{lanes}", *types.split("_"), rows, columns, k, tiles(rows, 128 // lanes))
+                for k in (1, 8, 67, 256, 519, 1100, 4000):
+                    floats(f"mul_mat_vec_{types}_c{columns}_l{lanes}_r{wave_rows}", *types.split("_"), rows, columns, k,
+                           tiles(rows, 128 // lanes * wave_rows))
 
 
 @pytest.mark.parametrize("types", ["f16_f32", "f16_f16", "bf16_f32"])

@@ -90,4 +90,4 @@ def test_floats(types):
                     floats(kernel, *types.split("_"), ids, rows, k, tiles(rows, 64 if types == "f32_f32" else 128), 128, tile)
             for lanes in (8, 32):
                 for ids in cases(rng, 3):
-                    floats(f"mul_mat_vec_{types}_c1_l{lanes}", *types.split("_"), ids, rows, k, tiles(rows, 128 // lanes), 128)
+                    floats(f"mul_mat_vec_{types}_c1_l{lanes}_r1", *types.split("_"), ids, rows, k, tiles(rows, 128 // lanes), 128)

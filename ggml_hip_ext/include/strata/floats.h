@@ -18,12 +18,13 @@ using eight_t = typename eight<T>::type;
 template <class T>
 constexpr uint32_t element_size = sizeof(typename T::storage);
 
+/// As load() reads them.
 template <class T>
-STRATA_DEVICE eight_t<T> load_eight(const void * base, uint32_t offset) {
+STRATA_DEVICE eight_t<T> load_eight(const void * base, uint32_t offset, uint32_t constant = 0) {
     if constexpr (element_size<T> == 2) {
-        return bit_cast<eight_t<T>>(load<uint4v>(base, offset));
+        return bit_cast<eight_t<T>>(load<uint4v>(base, offset, constant));
     } else {
-        const auto low = load<float4v>(base, offset), high = load<float4v>(base, offset, 16);
+        const auto low = load<float4v>(base, offset, constant), high = load<float4v>(base, offset, constant + 16);
         return {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
     }
 }
