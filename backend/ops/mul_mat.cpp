@@ -12,6 +12,7 @@
 
 #include "ops/pointwise.h"
 #include "ops/quantized_types.h"
+#include "strata/args/mul_mat_quantize.h"
 #include "strata/blocks.h"
 
 #define GGML_COMMON_DECL_CPP
@@ -150,6 +151,57 @@ quantized_activations plan_quantize(planner & plan, const ggml_tensor * x) {
 
 namespace {
 
+/// Rows up to which a mat-vec quantizes its activations itself: where the time model gains by it. Each workgroup does it anew, which with more
+/// rows, and with more columns, is too often.
+struct quantizing_range {
+    int64_t one_column, more_columns;
+};
+
+quantizing_range rows_that_quantize(ggml_type weights) {
+    switch (weights) {
+        case GGML_TYPE_Q8_0:
+        case GGML_TYPE_Q4_K:
+        case GGML_TYPE_Q5_K:
+        case GGML_TYPE_IQ3_XXS: return {8192, 2048};
+        default: return {8192, 1024};
+    }
+}
+
+/// Longest columns: a workgroup asks for so many values before it asks for weights.
+int64_t longest_that_quantize(int64_t columns) { return columns == 1 ? 8192 : 4096; }
+
+static_assert(mul_mat_quantize_lds(4096, max_mat_vec_columns) <= 49152);   // a processor holds two workgroups
+
+}  // namespace
+
+bool mat_vec_quantizes(const planner & plan, ggml_type weights, const ggml_tensor * x, int64_t rows, int readers) {
+    const int64_t columns = x->ne[1];
+    if (plan.caps().wave_size != 32 || x->type != GGML_TYPE_F32 || x->ne[0] == 0 || x->ne[0] > longest_that_quantize(columns) ||
+        x->ne[2] != 1 || x->ne[3] != 1) {
+        return false;
+    }
+    const quantizing_range range = rows_that_quantize(weights);
+    return rows <= (columns == 1 ? range.one_column : range.more_columns) && !plan.disabled("mul_mat_vec_quantize") &&
+           plan.quantized_here_alone(x, readers);
+}
+
+void plan_quantizing_mat_vec(planner & plan, const ggml_tensor * x, const std::vector<const ggml_tensor *> & products) {
+    const uint32_t k = uint32_t(x->ne[0]), columns = uint32_t(x->ne[1]), wave_rows = columns == 1 ? 1 : 2;
+    mul_mat_quantize_args args = {x->data, x->nb[1], {}};
+    args.group.k = k;
+    uint32_t blocks = 0;
+    for (std::size_t i = 0; i < products.size(); ++i) {
+        const ggml_tensor * w = products[i]->src[0];
+        blocks += tiles(w->ne[1], mul_mat_quantize_waves * wave_rows);
+        args.group.members[i] = {w->data, static_cast<float *>(products[i]->data), uint32_t(w->nb[1]), uint32_t(w->ne[1]), blocks};
+    }
+    const std::string family = std::string("mul_mat_vec_") + weight_name(products[0]->src[0]->type);
+    const std::string kernel = std::string("mul_mat_vec_quantize_") + weight_name(products[0]->src[0]->type) + "_c" + std::to_string(columns);
+    plan.launch(family.c_str(), kernel.c_str(), {blocks}, {mul_mat_quantize_waves * 32}, args, mul_mat_quantize_lds(k, columns));
+}
+
+namespace {
+
 /// The conversion of activations that no kernel takes with these weights, or nullptr.
 const char * widening(const ggml_tensor * op) {
     switch (op->src[1]->type) {
@@ -229,11 +281,15 @@ void plan_quantized(planner & plan, const ggml_tensor * op) {
     const ggml_tensor * x = op->src[1];
     const product p = fold(w, x, true);
     const int64_t k = w->ne[0], rows = w->ne[1];
+    const uint32_t matrices = uint32_t(p.channels * p.samples);
+    if (ggml_n_dims(w) <= 2 && p.columns <= max_mat_vec_columns && use_mat_vec(plan, p, w->type) && mat_vec_quantizes(plan, w->type, x, rows, 1)) {
+        plan_quantizing_mat_vec(plan, x, {op});
+        return;
+    }
     const quantized_activations q = plan_quantize(plan, x);
 
     const mul_mat_q_args args = {w->data, q.values, q.meta, static_cast<float *>(op->data), batches_of(w, p),
                                  uint32_t(w->nb[1]), uint32_t(rows), uint32_t(p.columns), uint32_t(k), {}, {}};
-    const uint32_t matrices = uint32_t(p.channels * p.samples);
     const std::string type = weight_name(w->type);
     if (use_mat_vec(plan, p, w->type)) {
         for_column_groups(p.columns, [&](int64_t first, int64_t columns, uint32_t groups) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "ops/op.h"
 #include "strata/args/mul_mat.h"
@@ -53,5 +54,12 @@ quantized_activations room_for_quantized(planner & plan, const ggml_tensor * res
 
 /// Quantizes all columns of `x` (f32, k a multiple of 32), once for all nodes that read it. STRATA_DISABLE=shared_q8_1: for each.
 quantized_activations plan_quantize(planner & plan, const ggml_tensor * x);
+
+/// Whether products of f32 columns `x` (one matrix of at most max_mat_vec_columns) with `rows` rows of these weights in all are better off
+/// quantizing x themselves than with a launch before them. `readers`: how many they are. STRATA_DISABLE=mul_mat_vec_quantize: never.
+bool mat_vec_quantizes(const planner & plan, ggml_type weights, const ggml_tensor * x, int64_t rows, int readers);
+
+/// The launch of such products: up to most_in_group nodes, whose weights are one matrix each. The same bits as with plan_quantize.
+void plan_quantizing_mat_vec(planner & plan, const ggml_tensor * x, const std::vector<const ggml_tensor *> & products);
 
 }  // namespace strata

@@ -52,6 +52,10 @@ public:
     /// True if a later product with quantized weights reads `result`, so that it saves a launch to quantize it now. `name` is the switch.
     virtual bool quantizes_result(const char * name, const ggml_tensor * result) = 0;
 
+    /// True if the `readers` products with quantized weights that are being planned are all that read `x`, and nothing has quantized it yet: they
+    /// may do that themselves. False with fusions off.
+    virtual bool quantized_here_alone(const ggml_tensor * x, int readers) const = 0;
+
     /// Adds a launch. `family` is the code object, `kernel` the symbol; names and `args` are copied. A grid with a zero is dropped.
     template <class Args>
     void launch(const char * family, const char * kernel, dims grid, dims block, const Args & args, uint32_t lds_bytes = 0) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "buffer.h"
 #include "plan/fusion.h"
@@ -36,7 +36,8 @@ namespace {
 class builder final : public planner {
 public:
     builder(gpu & target, const settings & switches, plan_memory & both, launch_plan & result, const ggml_cgraph * graph)
-        : device(target), options(switches), memory(both), plan(result), quantized_later(find_quantized(graph)) {}
+        : device(target), options(switches), memory(both), plan(result), places(graph),
+          quantized_readers(count_quantized_readers(graph, places)) {}
 
     void begin(int index) {
         node = index;
@@ -93,11 +94,20 @@ public:
     }
 
     bool quantizes_result(const char * name, const ggml_tensor * result) override {
-        if (!is_on(name) || !is_on("shared_q8_1") || quantized_later.count(result) == 0) {
+        if (!is_on(name) || !is_on("shared_q8_1") || quantized_readers.count(result) == 0) {
             return false;
         }
         applied(name);
         return true;
+    }
+
+    bool quantized_here_alone(const ggml_tensor * x, int readers) const override {
+        if (disabled("fusion") || !fusions_enabled() || shareable.find("shared_q8_1", x, {}) != nullptr) {
+            return false;
+        }
+        std::vector<int> reshapes;
+        const auto found = quantized_readers.find(behind_reshapes(places, x, reshapes));
+        return found != quantized_readers.end() && found->second == readers;
     }
 
     void copy(void * dst, const void * src, std::size_t size) override {
@@ -167,15 +177,16 @@ private:
         });
     }
 
-    /// What products with quantized weights read.
-    static std::unordered_set<const ggml_tensor *> find_quantized(const ggml_cgraph * graph) {
-        std::unordered_set<const ggml_tensor *> found;
-        const graph_index index(graph);
+    using reader_counts = std::unordered_map<const ggml_tensor *, int>;
+
+    /// What products with quantized weights read, and how many of them.
+    static reader_counts count_quantized_readers(const ggml_cgraph * graph, const graph_index & index) {
+        reader_counts found;
         for (int i = 0; i < graph->n_nodes; ++i) {
             const ggml_tensor * node = graph->nodes[i];
             if ((node->op == GGML_OP_MUL_MAT || node->op == GGML_OP_MUL_MAT_ID) && ggml_is_quantized(node->src[0]->type)) {
                 std::vector<int> reshapes;
-                found.insert(behind_reshapes(index, node->src[1], reshapes));
+                ++found[behind_reshapes(index, node->src[1], reshapes)];
             }
         }
         return found;
@@ -201,7 +212,8 @@ private:
     plan_memory & memory;
     launch_plan & plan;
     shared_results shareable;
-    const std::unordered_set<const ggml_tensor *> quantized_later;
+    const graph_index places;
+    const reader_counts quantized_readers;
     int node = 0;
     const char * fusion = nullptr;
     std::size_t used = 0;  // scratch bytes of this node

@@ -73,15 +73,20 @@ bool guard(const fusion_target & target, const fusion_match & match) {
 
 void plan_group(planner & plan, const fusion_match & match) {
     const ggml_tensor * w = match.operands[1];
-    const quantized_activations q = plan_quantize(plan, match.operands[0]);
-    mul_mat_group_args args = {};
-    args.values = q.values;
-    args.meta = q.meta;
-    args.k = uint32_t(w->ne[0]);
     int64_t rows = 0;
     for (const ggml_tensor * node : match.nodes) {
         rows += node->ne[0];
     }
+    const ggml_tensor * x = match.operands[0];
+    if (mat_vec_quantizes(plan, w->type, x, rows, int(match.nodes.size()))) {
+        plan_quantizing_mat_vec(plan, x, match.nodes);
+        return;
+    }
+    const quantized_activations q = plan_quantize(plan, x);
+    mul_mat_group_args args = {};
+    args.values = q.values;
+    args.meta = q.meta;
+    args.k = uint32_t(w->ne[0]);
     const uint32_t wave_rows = mat_vec_rows(rows, 1, args.k);
     uint32_t blocks = 0;
     for (std::size_t i = 0; i < match.nodes.size(); ++i) {

@@ -3,6 +3,7 @@
 // butterfly. With experts, a "matrix" is a pair of token and slot, which has one column and the weights of its expert.
 #pragma once
 
+#include "mul_mat_vec_quantize.h"
 #include "results.h"
 #include "strata/args/mul_mat_group.h"
 #include "strata/blocks.h"
@@ -215,7 +216,7 @@ STRATA_DEVICE void mul_mat_vec_group_q(const mul_mat_group_args & a) {
 }  // namespace strata
 
 // Kernels mul_mat_vec_<type>_c<columns>_r<rows a wave>, mul_mat_vec_glu_<type>_r<rows of each matrix a wave>, 
-// mul_mat_vec_glu_<type>_q8_1, mul_mat_vec_group_<type>_r<rows a wave>.
+// mul_mat_vec_glu_<type>_q8_1, mul_mat_vec_group_<type>_r<rows a wave>, mul_mat_vec_quantize_<type>_c<columns>.
 #define STRATA_MUL_MAT_VEC_Q(type, columns, rows)                                             \
     STRATA_KERNEL(128) void mul_mat_vec_##type##_c##columns##_r##rows(strata::mul_mat_q_args a) { \
         strata::mul_mat_vec_q<strata::type, columns, rows>(a);                                \
@@ -232,7 +233,19 @@ STRATA_DEVICE void mul_mat_vec_group_q(const mul_mat_group_args & a) {
     STRATA_KERNEL(128) void mul_mat_vec_group_##type##_r##rows(strata::mul_mat_group_args a) { \
         strata::mul_mat_vec_group_q<strata::type, rows>(a);                                   \
     }
+#define STRATA_MUL_MAT_VEC_QUANTIZE(type, columns, rows)                                                     \
+    STRATA_KERNEL(512) void mul_mat_vec_quantize_##type##_c##columns(strata::mul_mat_quantize_args a) {      \
+        strata::mul_mat_vec_quantize<strata::type, columns, rows>(a);                                        \
+    }
 #define STRATA_MUL_MAT_VEC_Q_KERNELS(type) \
+    STRATA_MUL_MAT_VEC_QUANTIZE(type, 1, 1) \
+    STRATA_MUL_MAT_VEC_QUANTIZE(type, 2, 2) \
+    STRATA_MUL_MAT_VEC_QUANTIZE(type, 3, 2) \
+    STRATA_MUL_MAT_VEC_QUANTIZE(type, 4, 2) \
+    STRATA_MUL_MAT_VEC_QUANTIZE(type, 5, 2) \
+    STRATA_MUL_MAT_VEC_QUANTIZE(type, 6, 2) \
+    STRATA_MUL_MAT_VEC_QUANTIZE(type, 7, 2) \
+    STRATA_MUL_MAT_VEC_QUANTIZE(type, 8, 2) \
     STRATA_MUL_MAT_VEC_GROUP_Q(type, 1)    \
     STRATA_MUL_MAT_VEC_GROUP_Q(type, 4)    \
     STRATA_MUL_MAT_VEC_GLU_Q8_1(type)      \

@@ -27,9 +27,9 @@ def loaded(kernel):
     return emulator().kernel(shipped_kernels()[kernel], kernel)
 
 
-def run(kernel, grid, block, arguments, allocations, dst, results):
+def run(kernel, grid, block, arguments, allocations, dst, results, lds=0):
     hip = emulator()
-    hip.launch(loaded(kernel), grid, block, arguments)
+    hip.launch(loaded(kernel), grid, block, arguments, lds)
     hip.synchronize()
     out = hip.download(dst, results, np.float32)
     for allocation in (*allocations, dst):
@@ -83,6 +83,22 @@ def test_quantized_tiles(type):
                 for k in lengths(type):
                     quantized(f"mul_mat_{type}_j{tile}", type, rows, columns, k, (tiles(rows, 128), tiles(columns, tile)),
                               256 if tile == 128 else 128)
+
+
+@pytest.mark.parametrize("type", BLOCKS)
+def test_quantizing_mat_vec(type):
+    size, elements = BLOCKS[type]
+    for columns in range(1, 9):
+        group = 16 if columns == 1 else 32
+        for rows in (1, 5, 33):
+            for k in (*lengths(type), 4352):
+                row = k // elements * size
+                weights, activations = upload(rows * row), upload(columns * k * 4)
+                dst = emulator().upload(np.full(rows * columns, np.nan, np.float32))
+                members = struct.pack("<2Q3I4x", weights, dst, row, rows, tiles(rows, group)) + bytes(96)
+                arguments = struct.pack("<4Q", activations, k * 4, 0, 0) + members + struct.pack("<I4x", k)
+                lds = columns * (tiles(k, 128) * 144 + k // 32 * 8)
+                run(f"mul_mat_vec_quantize_{type}_c{columns}", tiles(rows, group), 512, arguments, (weights, activations), dst, rows * columns, lds)
 
 
 @pytest.mark.parametrize("types", ["f32_f32", "f16_f32", "f16_f16", "bf16_f32"])

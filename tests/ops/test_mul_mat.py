@@ -6,7 +6,8 @@ references do the same rounding in numpy, so that the bounds below are those of 
 import numpy as np
 import pytest
 
-from support.ggml import TYPES, lib
+from support.fusions import compute
+from support.ggml import TYPES, counter, lib
 from support.ops import Graph, Quantized, new_rng, nmse, random_blocks, refusal_of, run_op
 from support.products import ALL, BLOCKS, BOUND, FLOATS, assert_product, q8_1, rounded, weights
 from support.values import typed
@@ -94,6 +95,29 @@ def test_same_bits_every_run_and_batch(type):
         whole = product(counts[0])
         for columns in counts[1:]:
             np.testing.assert_array_equal(product(columns).view(np.uint32), whole[:columns].view(np.uint32))
+
+
+@pytest.mark.parametrize("type", [type for type in ALL_BUT_MOST_IN_FULL if type not in FLOATS])
+def test_quantizing_in_the_mat_vec(type):
+    """One launch instead of two, and the same bits, whatever the columns; columns apart from each other as well."""
+    rng = new_rng()
+    block = BLOCKS[type]
+    for columns, rows, k in ((1, 17, block), (1, 65, 17 * 256), (2, 70, 5 * block), (3, 33, 2048), (4, 1, 3 * 256), (5, 100, 256), (6, 31, 9 * 256),
+                             (7, 64, 1024), (8, 40, 4096)):
+        w, w_values = weights(rng, (rows, k), type)
+        x = rng.standard_normal((columns, k + 32), dtype=np.float32) * (10.0 ** rng.integers(-9, 9, (columns, 1))).astype(np.float32)
+        x[:, :32] = 0
+
+        def build(g, a, b):
+            return (g.mul_mat(a, g.view_2d(b, k, columns, (k + 32) * 4, 16)),)
+
+        before = counter("launches")
+        (got,), _ = compute(build, [w, x])
+        assert counter("launches") - before == 1
+        (wanted,), _ = compute(build, [w, x], fused=False)
+        assert counter("launches") - before == 3 and got == wanted
+        read = np.ascontiguousarray(x[:, 4:4 + k])
+        assert_product(np.frombuffer(got, np.float32).reshape(columns, rows), w_values, q8_1(read))
 
 
 @pytest.mark.parametrize("type", ALL_BUT_MOST_IN_FULL)
