@@ -1,10 +1,12 @@
 """STRATA_SANITIZE=init: values that nothing wrote, where they reach a store, a branch or an address; and where they do not."""
+import ctypes
 import struct
 
 import numpy as np
 import pytest
 
 from support.compile import compile_hip
+from support.hip import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE
 from support.instruments import sanitizing
 
 ARGUMENTS = "s_load_b128 s[8:11], s[0:1], 0x0\nv_lshlrev_b32 v1, 2, v0\ns_waitcnt lgkmcnt(0)\n"
@@ -105,6 +107,19 @@ def test_written_by_host_device_and_atomics(hip):
     fresh = hip.malloc(256)
     (text,) = hip.run(copy, out, fresh)
     assert "which nothing was written to: inside allocation" in text and hex(fresh) in text
+
+
+def test_pinned_memory_counts_as_written(hip):
+    """Also where undefined values were copied into it: the host may have written others since."""
+    copy = ARGUMENTS + "global_load_b32 v2, v1, s[10:11]\ns_waitcnt vmcnt(0)" + STORE
+    out, data, fresh, pinned = hip.malloc(256), hip.malloc(256), hip.malloc(256), hip.host_malloc(256)
+    hip.call("hipMemcpy", pinned, fresh, 256, DEVICE_TO_HOST)
+    ctypes.memset(pinned, 0, 256)
+    hip.call("hipMemcpy", data, pinned, 256, HOST_TO_DEVICE)
+    assert hip.run(copy, out, data) == []
+    hip.call("hipMemcpy", data, fresh, 256, DEVICE_TO_DEVICE)
+    (text,) = hip.run(copy, out, data)
+    assert "which nothing was written to: inside allocation" in text
 
 
 def test_compiled_code_with_partial_tiles(hip):
