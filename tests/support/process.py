@@ -7,6 +7,7 @@ import sys
 from .paths import ROOT
 
 _ALIVE = "still alive"
+_KEPT = ("STRATA_LIBRARY_DIR", "STRATA_CLANG", "STRATA_SANITIZE", "STRATA_SANITIZE_REPORTS")
 
 
 def python_path(*first: pathlib.Path) -> str:
@@ -18,8 +19,7 @@ def python_path(*first: pathlib.Path) -> str:
 def run_python(code: str, timeout: float = 300, **environment) -> subprocess.CompletedProcess:
     """Runs `code` with tests/ on the path and the given variables set (None removes one). Fails unless the process lives to
     its end. Returns what it printed: .stdout without the marker of life, .stderr."""
-    env = {name: value for name, value in os.environ.items()
-           if not name.startswith("STRATA_") or name in ("STRATA_LIBRARY_DIR", "STRATA_CLANG")}
+    env = {name: value for name, value in os.environ.items() if not name.startswith("STRATA_") or name in _KEPT}
     env["PYTHONPATH"] = python_path(ROOT / "tests")
     for name, value in environment.items():
         if value is None:
