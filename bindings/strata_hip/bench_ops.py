@@ -23,6 +23,7 @@ import numpy as np
 from . import models, pictures, plugin
 from .errors import StrataError
 from .ggml import TYPES, ffi, lib
+from .profile import sampled
 from .quantized import quantize
 
 BACKENDS = {"stock": "ROCm0", "ours": "STRATA0"}
@@ -271,6 +272,7 @@ class Measure:
     requested_bytes: int = 0  # loads and stores of global memory, every lane's
     line_bytes: int = 0       # distinct 128-byte lines of each launch
     modelled_us: Optional[float] = None
+    simulated: Optional[float] = None  # of large launches the time model follows a sample: the smallest share of a launch's instructions
     kernels: Dict[str, Dict[str, int]] = dataclasses.field(default_factory=dict)  # waves and instructions of each class
 
 
@@ -287,6 +289,7 @@ def measure(launches: Sequence[Dict[str, Any]], blas: int) -> Measure:
         found.line_bytes += LINE * memory["lines"]["launch"]
         if "modelled" in launch:
             found.modelled_us = (found.modelled_us or 0.0) + launch["modelled"]["us"]
+            found.simulated = min(found.simulated or 1.0, launch["modelled"]["share"])
     return found
 
 
@@ -357,7 +360,8 @@ def _count(value: Optional[float]) -> str:
 
 
 def _markdown(rows: Sequence[Row], out: TextIO) -> None:
-    modelled = any(side and side.modelled_us is not None for row in rows for side in (row.stock, row.ours))
+    shares = [side.simulated for row in rows for side in (row.stock, row.ours) if side and side.simulated is not None]
+    modelled = bool(shares)
     columns = ["op", "shape", "launches", "instructions stock", "ours", "ratio", "bytes stock", "ours", "ratio"]
     columns += ["modelled us stock", "ours", "ratio"] if modelled else []
     table = []
@@ -377,7 +381,7 @@ def _markdown(rows: Sequence[Row], out: TextIO) -> None:
         if n == 0:
             print("|" + "|".join(f" {'-' * (width - 1)}{'-' if i < 2 else ':'} " for i, width in enumerate(widths)) + "|", file=out)
     print("\nCounted on the emulator: wave instructions, and bytes that lanes load from and store to global memory. Ratio is stock's over "
-          "ours." + (" Times are modelled." if modelled else ""), file=out)
+          "ours." + (f" Times are modelled; {sampled(min(shares))}." if shares else ""), file=out)
 
 
 def _csv(rows: Sequence[Row], out: TextIO) -> None:

@@ -117,7 +117,13 @@ def by_kernel(launches: List[Dict[str, Any]]) -> Dict[str, Dict[str, Any]]:
         row["limits"][place] = row["limits"].get(place, 0) + 1
         if "modelled" in each:
             row["modelled_us"] = row.get("modelled_us", 0.0) + each["modelled"]["us"]
+            row["simulated"] = min(row.get("simulated", 1.0), each["modelled"]["share"])
     return dict(sorted(kernels.items(), key=lambda item: -item[1]["instructions"]["total"]))
+
+
+def sampled(share: float) -> str:
+    """What the smallest share of a launch's instructions that the time model followed means for a reader."""
+    return "all instructions were simulated" if share >= 1 else f"large launches from a sample, {share:.1%} of the instructions at least"
 
 
 def plan(launches: List[Dict[str, Any]]) -> List[str]:
@@ -180,6 +186,8 @@ def markdown(result: Dict[str, Any], top: int) -> str:
                          f" | {row['load_bytes']:,} | {row['store_bytes']:,} | {coalescing} | {row['lds_conflicts']:,} | "
                          f"{registers['vgprs']} | {registers['vgpr_spills']} | {', '.join(row['limits'])} |" +
                          (f" {row['modelled_us']:,.1f} |" if timed else ""))
+        if timed:
+            lines += ["", f"Modelled us: {sampled(min(row['simulated'] for row in phase['kernels'].values()))}."]
     return "\n".join(lines) + "\n"
 
 

@@ -7,13 +7,14 @@ import re
 
 import pytest
 
-from strata_hip import bench_ops
+from strata_hip import bench_ops, calibrate
 from strata_hip.cli import main
 from strata_hip.errors import StrataError
 from support import peer
 
 LAUNCH = {"kernel": "k", "waves": 2, "instructions": {"valu": 7, "total": 10},
           "global": {"load_bytes": 100, "store_bytes": 28, "lines": {"launch": 3}}}
+TIMED = [bench_ops.measure([LAUNCH | {"modelled": {"us": 3.0, "share": share}} for share in shares], 0) for shares in ((1.0, 0.25), (1.0,))]
 ROWS = [
     bench_ops.Row("MUL_MAT", "small", bench_ops.measure([LAUNCH, LAUNCH, LAUNCH], 0), bench_ops.measure([LAUNCH], 0), 1e-9),
     bench_ops.Row("MUL_MAT", "by hipBLAS", bench_ops.measure([LAUNCH], 1), bench_ops.measure([LAUNCH], 0), 0.0),
@@ -42,6 +43,17 @@ def test_markdown():
     assert cells[0] == ["MUL_MAT", "small", "3 / 1", "30", "10", "3.00", "384", "128", "3.00"]
     assert cells[1][3:6] == ["10 + hipBLAS", "10", "-"]
     assert cells[2][2:6] == ["1 / -", "10", "-", "-"]
+
+
+def test_modelled_times_say_how_much_was_simulated():
+    out = io.StringIO()
+    bench_ops.PRINTERS["md"]([bench_ops.Row("MUL_MAT", "large", *TIMED, None)], out)
+    assert "|                 6 |    3 |  2.00 |" in out.getvalue() and "25.0% of the instructions at least." in out.getvalue()
+    published = calibrate.Published("MUL_MAT(large)", 5.0)
+    lines = [calibrate.Line(published, side.modelled_us, side.launches, side.simulated) for side in TIMED]
+    out = io.StringIO()
+    calibrate.PRINTERS["md"](lines, out)
+    assert "| MUL_MAT(large) | 2 | 5 us | 6 us | 1.20 | 25.0% |" in out.getvalue() and "1 of 2 within 25 %" in out.getvalue()
 
 
 def test_csv_and_json():
