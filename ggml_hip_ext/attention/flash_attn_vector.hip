@@ -38,7 +38,7 @@ struct vector_shape {
         }
         return lanes;
     }
-    static constexpr uint32_t lanes = lanes_for(R > 4 || Types != kv_types::f16 ? 1 : D % 128 == 0 || D == 64 ? 2 : D == 96 ? 3 : 1);
+    static constexpr uint32_t lanes = lanes_for(R > 4 || Types != kv_types::f16 ? 1 : D % 128 == 0 || D == 64 ? 2 : D == 96 && R <= 2 ? 3 : 1);
     static constexpr uint32_t lane_chunks = (chunks + lanes - 1) / lanes;
     static constexpr uint32_t groups = 32 / lanes;
     static constexpr uint32_t unroll = 4;  // keys of a group and step
