@@ -134,20 +134,22 @@ void plan(planner & plan, const ggml_tensor * op) {
 
     const uint32_t rows = args.n_q * args.heads_per_kv;
     const bool halves = k->type == GGML_TYPE_F16 && v->type == GGML_TYPE_F16;
-    const std::string typed = halves ? "" : "_typed";
+    // q8_0 has kernels of its own for the usual head sizes.
+    const bool q8_0 = k->type == GGML_TYPE_Q8_0 && v->type == GGML_TYPE_Q8_0 && k->ne[0] == v->ne[0] &&
+                      (k->ne[0] == 64 || k->ne[0] == 128 || k->ne[0] == 256);
+    const std::string types = halves ? "" : q8_0 ? "_q8_0" : "_typed";
     const tile_kernel * tile = find_tile_kernel(args.k_size, args.v_size);
     std::string family, kernel;
     uint32_t block_rows, threads = 128;
     if (rows <= max_vector_rows && has_vector_kernel(args.k_size, args.v_size) && !plan.disabled("flash_attn_vector")) {
         family = "flash_attn_vector";
         block_rows = rows > 4 ? 8 : halves || rows == 1 ? rows : 4;
-        const bool q8_0 = k->type == GGML_TYPE_Q8_0 && v->type == GGML_TYPE_Q8_0 && (args.k_size == 64 || args.k_size == 128 || args.k_size == 256);
-        kernel = family + "_d" + std::to_string(args.k_size) + "_r" + std::to_string(block_rows) + (q8_0 ? "_q8_0" : typed);
+        kernel = family + "_d" + std::to_string(args.k_size) + "_r" + std::to_string(block_rows) + types;
     } else if (rows > max_vector_rows && tile && plan.caps().wmma && !plan.disabled("flash_attn_tile")) {
         family = "flash_attn_tile";
         block_rows = tile->rows;
         threads = tile->threads;
-        kernel = family + "_k" + std::to_string(args.k_size) + "_v" + std::to_string(args.v_size) + typed;
+        kernel = family + "_k" + std::to_string(args.k_size) + "_v" + std::to_string(args.v_size) + types;
     } else {
         family = "flash_attn_any";
         block_rows = any_rows;

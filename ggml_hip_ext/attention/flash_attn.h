@@ -22,6 +22,21 @@ constexpr float max_slack = 8.0f;
 STRATA_DEVICE uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 using strata::min;
 
+/// Which types of keys and values a kernel takes. Where only the arguments tell the types, the compiler cannot count the loads in
+/// flight, and waits for more than it needs.
+enum class kv_types { f16, q8_0, any };
+
+template <kv_types Types>
+STRATA_DEVICE kv_format format_of(const kv_format & given) {
+    if constexpr (Types == kv_types::f16) {
+        return {};
+    } else if constexpr (Types == kv_types::q8_0) {
+        return q8_0_kv_format;
+    } else {
+        return given;
+    }
+}
+
 /// Where a packed query row lies.
 struct query_row {
     uint32_t query, head;

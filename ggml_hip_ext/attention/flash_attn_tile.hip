@@ -22,11 +22,10 @@ namespace strata::attention {
 
 using uint8v = uint32_t __attribute__((ext_vector_type(8)));
 
-/// `Typed`: keys and values have the types that the arguments say; else they are f16.
-template <uint32_t DK, uint32_t DV, bool Typed>
+template <uint32_t DK, uint32_t DV, kv_types Types>
 struct tile_shape {
-    STRATA_DEVICE kv_format k_format(const flash_attn_args & a) { return Typed ? a.k_format : kv_format{}; }
-    STRATA_DEVICE kv_format v_format(const flash_attn_args & a) { return Typed ? a.v_format : kv_format{}; }
+    STRATA_DEVICE kv_format k_format(const flash_attn_args & a) { return format_of<Types>(a.k_format); }
+    STRATA_DEVICE kv_format v_format(const flash_attn_args & a) { return format_of<Types>(a.v_format); }
     static constexpr uint32_t k_size = DK, v_size = DV;                  // head sizes
     static constexpr uint32_t k_padded = (DK + 15) / 16 * 16;
     static constexpr uint32_t v_padded = (DV + 15) / 16 * 16;
@@ -48,7 +47,7 @@ struct tile_shape {
     // Staging of V: a thread transposes 8 keys by 4 channels.
     static constexpr uint32_t v_units = keys / 8 * (DV / 4);
     // The next tile waits in registers while this one is used, where they suffice for that.
-    static constexpr bool ahead = !Typed || k_tiles + v_tiles < 16;
+    static constexpr bool ahead = Types != kv_types::any || k_tiles + v_tiles < 16;
     static_assert(k_padded % (16 * parts) == 0 && v_padded % (16 * parts) == 0 && DK % 8 == 0 && DV % 8 == 0 && v_units <= threads);
 };
 
@@ -206,9 +205,9 @@ STRATA_DEVICE uint4v tail_mask(const char * mask, uint32_t offset, int32_t count
     return words;
 }
 
-template <uint32_t DK, uint32_t DV, bool Typed>
+template <uint32_t DK, uint32_t DV, kv_types Types>
 STRATA_DEVICE void attention_tile(const flash_attn_args & a) {
-    using shape = tile_shape<DK, DV, Typed>;
+    using shape = tile_shape<DK, DV, Types>;
     constexpr uint32_t k_tiles = shape::k_tiles;
     constexpr uint32_t v_tiles = shape::v_tiles;
     constexpr uint32_t key_tiles = shape::key_tiles;
@@ -224,7 +223,9 @@ STRATA_DEVICE void attention_tile(const flash_attn_args & a) {
     const uint32_t split = remainder(block_z(), a.n_splits);
 
     const uint32_t n_rows = a.n_q * a.heads_per_kv;
-    const uint32_t first_row = block_x() * shape::rows + group * 16;
+    // The last rows first: under a causal mask they see the most keys, and what takes longest should not begin last.
+    const uint32_t row_block = (n_rows + shape::rows - 1) / shape::rows - 1 - block_x();
+    const uint32_t first_row = row_block * shape::rows + group * 16;
     const bool has_rows = first_row < n_rows;
     const uint32_t row = first_row + column;
     const query_row where = unpack_row(a, kv_head, row < n_rows ? row : n_rows - 1);
@@ -465,18 +466,20 @@ STRATA_DEVICE void attention_tile(const flash_attn_args & a) {
 
 }  // namespace strata::attention
 
-#define STRATA_ATTENTION_TILE_KERNEL(DK, DV, suffix, typed)                \
-    STRATA_KERNEL((strata::attention::tile_shape<DK, DV, typed>::threads)) \
-    void flash_attn_tile_k##DK##_v##DV##suffix(strata::flash_attn_args a) { strata::attention::attention_tile<DK, DV, typed>(a); }
+#define STRATA_ATTENTION_TILE_KERNEL(DK, DV, suffix, types)                                                      \
+    STRATA_KERNEL((strata::attention::tile_shape<DK, DV, strata::attention::kv_types::types>::threads))         \
+    void flash_attn_tile_k##DK##_v##DV##suffix(strata::flash_attn_args a) {                                     \
+        strata::attention::attention_tile<DK, DV, strata::attention::kv_types::types>(a);                       \
+    }
 
-#define STRATA_ATTENTION_TILE(DK, DV)             \
-    STRATA_ATTENTION_TILE_KERNEL(DK, DV, , false) \
-    STRATA_ATTENTION_TILE_KERNEL(DK, DV, _typed, true)
+#define STRATA_ATTENTION_TILE(DK, DV)           \
+    STRATA_ATTENTION_TILE_KERNEL(DK, DV, , f16) \
+    STRATA_ATTENTION_TILE_KERNEL(DK, DV, _typed, any)
 
 // Head sizes for which the compiler would take more registers than it needs.
-#define STRATA_ATTENTION_TILE_SMALL(DK, DV)                                             \
-    STRATA_WAVES_PER_SIMD(7) STRATA_ATTENTION_TILE_KERNEL(DK, DV, , false)              \
-    STRATA_ATTENTION_TILE_KERNEL(DK, DV, _typed, true)
+#define STRATA_ATTENTION_TILE_SMALL(DK, DV)                                \
+    STRATA_WAVES_PER_SIMD(7) STRATA_ATTENTION_TILE_KERNEL(DK, DV, , f16)   \
+    STRATA_ATTENTION_TILE_KERNEL(DK, DV, _typed, any)
 
 STRATA_ATTENTION_TILE_SMALL(40, 40)
 STRATA_ATTENTION_TILE(64, 64)
@@ -491,3 +494,6 @@ STRATA_ATTENTION_TILE(256, 256)
 STRATA_ATTENTION_TILE(320, 256)
 STRATA_ATTENTION_TILE(512, 512)
 STRATA_ATTENTION_TILE(576, 512)
+STRATA_ATTENTION_TILE_KERNEL(64, 64, _q8_0, q8_0)
+STRATA_ATTENTION_TILE_KERNEL(128, 128, _q8_0, q8_0)
+STRATA_ATTENTION_TILE_KERNEL(256, 256, _q8_0, q8_0)

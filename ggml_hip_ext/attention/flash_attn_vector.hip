@@ -12,21 +12,6 @@
 
 namespace strata::attention {
 
-/// Which types of keys and values a kernel takes. Where only the arguments tell the types, the compiler cannot count the loads in
-/// flight, and waits for more than it needs.
-enum class kv_types { f16, q8_0, any };
-
-template <kv_types Types>
-STRATA_DEVICE kv_format format_of(const kv_format & given) {
-    if constexpr (Types == kv_types::f16) {
-        return {};
-    } else if constexpr (Types == kv_types::q8_0) {
-        return q8_0_kv_format;
-    } else {
-        return given;
-    }
-}
-
 template <uint32_t D, uint32_t R, kv_types Types>
 struct vector_shape {
     static constexpr uint32_t chunks = D / 8;
