@@ -151,19 +151,19 @@ quantized_activations plan_quantize(planner & plan, const ggml_tensor * x) {
 
 namespace {
 
-/// Rows up to which a mat-vec quantizes its activations itself: where the time model gains by it. Each workgroup does it anew, which with more
-/// rows, and with more columns, is too often.
+/// Weights up to which a mat-vec quantizes its activations itself: where the time model gains by it. Each workgroup does it anew, which with more
+/// rows, longer ones and more columns is too much.
 struct quantizing_range {
     int64_t one_column, more_columns;
 };
 
-quantizing_range rows_that_quantize(ggml_type weights) {
-    switch (weights) {
-        case GGML_TYPE_Q8_0:
+quantizing_range weights_that_quantize(ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_Q8_0: return {1 << 24, 1 << 23};
         case GGML_TYPE_Q4_K:
         case GGML_TYPE_Q5_K:
-        case GGML_TYPE_IQ3_XXS: return {8192, 2048};
-        default: return {8192, 1024};
+        case GGML_TYPE_IQ3_XXS: return {1 << 24, 1 << 22};
+        default: return {1 << 24, 1 << 21};
     }
 }
 
@@ -180,8 +180,8 @@ bool mat_vec_quantizes(const planner & plan, ggml_type weights, const ggml_tenso
         x->ne[2] != 1 || x->ne[3] != 1) {
         return false;
     }
-    const quantizing_range range = rows_that_quantize(weights);
-    return rows <= (columns == 1 ? range.one_column : range.more_columns) && !plan.disabled("mul_mat_vec_quantize") &&
+    const quantizing_range range = weights_that_quantize(weights);
+    return rows * x->ne[0] <= (columns == 1 ? range.one_column : range.more_columns) && !plan.disabled("mul_mat_vec_quantize") &&
            plan.quantized_here_alone(x, readers);
 }
 
