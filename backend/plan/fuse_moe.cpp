@@ -107,12 +107,13 @@ bool router_guard(const fusion_target & target, const fusion_match & match) {
     const ggml_tensor * logits = r.logits();
     const ggml_tensor * weights = match.nodes.back();
     const int64_t used = r.chosen()->ne[0], tokens = logits->ne[1];
+    const bool sums_are_of_tokens = r.clamp == nullptr || weights->ne[0] == used;   // a reshape may have made one row of them
     const bool last_soft_max_is_plain = r.kind != router_kind::soft_max_chosen ||
                                         (r.soft_max->src[1] == nullptr && r.soft_max->src[2] == nullptr && r.soft_max->ne[0] == used);
     return target.caps.wave_size == 32 && f32_matrix(logits) && logits->ne[0] <= router_experts && used <= router_used &&
            used <= logits->ne[0] && tokens <= (int64_t(1) << 24) && r.argsort->op_params[0] == GGML_SORT_ORDER_DESC &&
            r.gather->ne[0] == 1 && weights->type == GGML_TYPE_F32 && ggml_is_contiguous(weights) &&
-           ggml_nelements(weights) == used * tokens && ggml_is_contiguous(r.argsort) && last_soft_max_is_plain;
+           ggml_nelements(weights) == used * tokens && ggml_is_contiguous(r.argsort) && last_soft_max_is_plain && sums_are_of_tokens;
 }
 
 void plan_router(planner & plan, const fusion_match & match) {

@@ -569,6 +569,14 @@ def router_of_other_values(g, logits, values):
     return g.get_rows(g.reshape_3d(values, 1, logits.ne[0], logits.ne[1]), ids),
 
 
+def router_over_all_tokens(g, logits):
+    """The weights' sum is that of all tokens."""
+    probs = g.soft_max(logits)
+    ids = g.argsort_top_k(probs, 4)
+    weights = g.reshape_2d(g.get_rows(g.reshape_3d(probs, 1, logits.ne[0], logits.ne[1]), ids), 4 * logits.ne[1], 1)
+    return g.div(weights, g.clamp(g.sum_rows(weights), 6.103515625e-5, float("inf"))), g.cont(ids)
+
+
 def expert_sum_in_other_order(g, x, w):
     y = g.mul(x, w)
     views = [g.view_2d(y, y.ne[0], y.ne[2], y.nb[2], i * y.nb[1]) for i in range(y.ne[1])]
@@ -682,6 +690,16 @@ def test_a_gate_for_each_column():
     wanted, _ = compute(shared_gate, inputs, fused=False)
     got, applied = compute(shared_gate, inputs)
     assert got == wanted and applied == {"sigmoid_mul": 1}
+
+
+def test_a_sum_over_all_tokens():
+    """The router is fused up to the weights; their sum and quotients are not those of a token."""
+    inputs = [normal(3, 64)(new_rng())]
+    before = counter("launches")
+    wanted, _ = compute(router_over_all_tokens, inputs, fused=False)
+    apart = counter("launches") - before
+    got, applied = compute(router_over_all_tokens, inputs)
+    assert got == wanted and applied == {"top_k_router": 1} and counter("launches") - before - apart == 5
 
 
 def test_norms_of_two_kinds_are_no_pair():
