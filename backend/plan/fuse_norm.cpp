@@ -125,10 +125,25 @@ bool find_norm_scale_pair(const graph_index & graph, const ggml_tensor * last, f
     return false;
 }
 
+/// The sum is written unless only the norm reads it: the allocator then has the norm's result in its place.
+bool find_add_norm(const graph_index & graph, const ggml_tensor * last, fusion_match & match) {
+    static const std::vector<fusion_step> steps = {{.op = GGML_OP_ADD, .sources = {operand(0), operand(1)}, .written = true},
+                                                   {GGML_OP_RMS_NORM, {result_of(0)}},
+                                                   {GGML_OP_MUL, {result_of(1), operand(2)}}};
+    if (!match_steps(graph, steps, last, match)) {
+        return false;
+    }
+    const ggml_tensor * sum = match.nodes.front();
+    if ((sum->flags & GGML_TENSOR_FLAG_OUTPUT) == 0 && sum->view_src == nullptr && ggml_node_get_use_count(graph.graph, graph.find(sum)) == 1) {
+        match.written = {last};
+    }
+    return true;
+}
+
 void plan_add_norm(planner & plan, const fusion_match & m) {
     norm_chain_args args = make_args(m.nodes.back(), m.operands[0], m.nodes[1]);
     args.other = rows_of(m.operands[1]);
-    args.sum = rows_of(m.nodes[0]);
+    args.sum = rows_of(m.written.front());   // if nobody reads the sum, the result is written over it
     args.weight = rows_of(m.operands[2]);
     launch(plan, "of_sum", args, m.nodes.back());
 }
@@ -202,12 +217,11 @@ const fusion_pattern norm_scale_pair_fusion = {
 extern const fusion_pattern add_norm_fusion;
 const fusion_pattern add_norm_fusion = {
     .name = "add_rms_norm_mul",
-    .steps = {{.op = GGML_OP_ADD, .sources = {operand(0), operand(1)}, .written = true},
-              {GGML_OP_RMS_NORM, {result_of(0)}},
-              {GGML_OP_MUL, {result_of(1), operand(2)}}},
+    .steps = {},
     .in_place = operand_bits({0, 1}),
     .guard = guard,
     .plan = plan_add_norm,
+    .find = find_add_norm,
 };
 
 /// s = x / rms(x) * w + y, and s / rms(s) * v: the norm behind a block, the residual, and the norm of the next one.
