@@ -2,9 +2,8 @@
 #include <algorithm>
 
 #include "ops/mul_mat.h"
-#include "plan/fusion.h"
+#include "plan/delta_net_gates.h"
 #include "plan/row_operands.h"
-#include "strata/args/gates.h"
 
 namespace strata {
 
@@ -51,7 +50,8 @@ bool find_beta(const graph_index & graph, const ggml_tensor * last, gate & found
     return true;
 }
 
-/// Nodes: those of the decay, then those of beta. Operands: x, alpha, bias, factor, beta.
+}  // namespace
+
 bool find_gates(const graph_index & graph, const ggml_tensor * last, fusion_match & match) {
     gate decay, beta;
     const bool decay_is_last = find_decay(graph, last, decay);
@@ -80,7 +80,7 @@ bool find_gates(const graph_index & graph, const ggml_tensor * last, fusion_matc
     return std::find(match.taken.begin(), match.taken.end(), -1) == match.taken.end();
 }
 
-bool guard(const fusion_target & target, const fusion_match & match) {
+bool gates_guard(const fusion_target & target, const fusion_match & match) {
     const ggml_tensor * x = match.operands[0];
     const ggml_tensor * alpha = match.operands[1];
     const ggml_tensor * beta = match.operands[4];
@@ -103,23 +103,27 @@ bool guard(const fusion_target & target, const fusion_match & match) {
     return match.nodes[1]->ne[0] == heads;
 }
 
-void plan_gates(planner & plan, const fusion_match & match) {
+gates_args make_gates_args(const fusion_match & match) {
     const ggml_tensor * x = match.operands[0];
     const ggml_tensor * alpha = match.operands[1];
     const ggml_tensor * beta = match.operands[4];
-    const gates_args args = {static_cast<float *>(match.written[0]->data), static_cast<float *>(match.written[1]->data), alpha->data, beta->data,
-                             match.operands[2]->data, match.operands[3]->data, x->data, alpha->nb[1], beta->nb[1], x->nb[1],
-                             uint32_t(alpha->ne[1]), uint32_t(alpha->ne[0])};
-    plan.launch("gates", "delta_net_gates", {tiles(2 * int64_t(args.heads), gates_block / 32), uint32_t(x->ne[1])}, {gates_block}, args);
+    return {static_cast<float *>(match.written[0]->data), static_cast<float *>(match.written[1]->data), alpha->data, beta->data,
+            match.operands[2]->data, match.operands[3]->data, x->data, alpha->nb[1], beta->nb[1], x->nb[1],
+            uint32_t(alpha->ne[1]), uint32_t(alpha->ne[0])};
 }
 
-}  // namespace
+uint32_t gate_blocks(const gates_args & args) { return tiles(2 * int64_t(args.heads), gates_block / 32); }
+
+static void plan_gates(planner & plan, const fusion_match & match) {
+    const gates_args args = make_gates_args(match);
+    plan.launch("gates", "delta_net_gates", {gate_blocks(args), uint32_t(match.operands[0]->ne[1])}, {gates_block}, args);
+}
 
 extern const fusion_pattern delta_net_gates_fusion;
 const fusion_pattern delta_net_gates_fusion = {
     .name = "delta_net_gates",
     .steps = {},
-    .guard = guard,
+    .guard = gates_guard,
     .plan = plan_gates,
     .find = find_gates,
 };

@@ -1,5 +1,6 @@
 // Two products of one column of activations and the gated unit of them: gate, up and GLU of a feed-forward network in one launch, dense or of
-// experts. Each product is summed as the mat-vec does alone.
+// experts, or of experts and the one that all tokens share. Each product is summed as the mat-vec does alone.
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -61,8 +62,9 @@ bool guard(const fusion_target & target, const fusion_match & match) {
 
 expert_bias bias_of(const ggml_tensor * table) { return {table->data, table->nb[1]}; }
 
-/// If a product with quantized weights reads the result, it is quantized on the way; STRATA_DISABLE=glu_q8_1: not.
-void launch(planner & plan, const fusion_match & match, expert_bias bias, expert_bias up_bias) {
+/// `shared`: the gated unit of the shared expert, or null. If products with quantized weights read the results, these are quantized on the
+/// way; STRATA_DISABLE=glu_q8_1: not.
+void launch(planner & plan, const fusion_match & match, expert_bias bias, expert_bias up_bias, const fusion_match * shared = nullptr) {
     const products of(match);
     const ggml_tensor * w = of.gate->src[0];
     const ggml_tensor * glu = match.nodes.back();
@@ -82,24 +84,110 @@ void launch(planner & plan, const fusion_match & match, expert_bias bias, expert
     known_kind(glu, args.kind);
     std::memcpy(&args.alpha, glu->op_params + 2, sizeof(float));
     std::memcpy(&args.limit, glu->op_params + 3, sizeof(float));
+    const ggml_tensor * shared_glu = shared ? shared->nodes.back() : nullptr;
+    if (shared) {
+        const products of_shared(*shared);
+        args.shared = {of_shared.gate->src[0]->data, of_shared.up->src[0]->data, static_cast<float *>(shared_glu->data), nullptr, nullptr,
+                       uint32_t(shared_glu->ne[0]), matrices};
+    }
+    const uint32_t most_rows = std::max(rows, args.shared.rows), layers = shared ? matrices + 1 : matrices;
 
-    const std::string type = weight_name(w->type);
-    if (rows % 32 == 0 && plan.quantizes_result("glu_q8_1", glu)) {
+    const std::string type = weight_name(w->type), family = "mul_mat_vec_" + type;
+    if (rows % 32 == 0 && args.shared.rows % 32 == 0 && plan.quantizes_result("glu_q8_1", glu) &&
+        (!shared || plan.quantizes_result("glu_q8_1", shared_glu))) {
         const quantized_activations result = room_for_quantized(plan, glu);
         args.values = result.values;
         args.meta = result.meta;
-        const std::string kernel = "mul_mat_vec_glu_" + type + "_q8_1";
-        plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), {rows / 32, 1, matrices}, {512}, args);
+        if (shared) {
+            const quantized_activations shared_result = room_for_quantized(plan, shared_glu);
+            args.shared.values = shared_result.values;
+            args.shared.meta = shared_result.meta;
+        }
+        plan.launch(family.c_str(), ("mul_mat_vec_glu_" + type + "_q8_1").c_str(), {most_rows / 32, 1, layers}, {512}, args);
         return;
     }
     const uint32_t wave_rows = mat_vec_rows(int64_t(rows) * matrices, 1, w->ne[0]) > 1 ? 2 : 1;
     const std::string kernel = "mul_mat_vec_glu_" + type + "_r" + std::to_string(wave_rows);
-    plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), {tiles(rows, 4 * wave_rows), 1, matrices}, {128}, args);
+    plan.launch(family.c_str(), kernel.c_str(), {tiles(most_rows, 4 * wave_rows), 1, layers}, {128}, args);
 }
 
 void plan_without_bias(planner & plan, const fusion_match & match) { launch(plan, match, {}, {}); }
 
 void plan_with_bias(planner & plan, const fusion_match & match) { launch(plan, match, bias_of(match.operands[3]), bias_of(match.operands[5])); }
+
+// --- experts and the shared one
+
+const std::vector<fusion_step> product_steps = {
+    {GGML_OP_MUL_MAT, {operand(0), operand(1)}},
+    {GGML_OP_MUL_MAT, {operand(2), operand(1)}},
+    {GGML_OP_GLU, {result_of(0), result_of(1)}},
+};
+const std::vector<fusion_step> expert_steps = {
+    {GGML_OP_MUL_MAT_ID, {operand(0), operand(1), operand(2)}},
+    {GGML_OP_MUL_MAT_ID, {operand(3), operand(1), operand(2)}},
+    {GGML_OP_GLU, {result_of(0), result_of(1)}},
+};
+constexpr std::size_t expert_operands = 4;   // those of the shared expert come behind them
+
+/// Three nodes of the chosen experts, and three of the shared one.
+struct both_matches {
+    fusion_match chosen, shared;
+
+    explicit both_matches(const fusion_match & match) {
+        const auto node = match.nodes.begin() + std::ptrdiff_t(expert_steps.size());
+        const auto operand = match.operands.begin() + std::ptrdiff_t(expert_operands);
+        chosen.nodes.assign(match.nodes.begin(), node);
+        chosen.operands.assign(match.operands.begin(), operand);
+        shared.nodes.assign(node, match.nodes.end());
+        shared.operands.assign(operand, match.operands.end());
+    }
+};
+
+constexpr int search = 96;   // nodes before the last one in which the chosen experts are looked for
+
+/// The chosen experts' products wait for those of the shared one, so whatever reads them must stand behind, or wait itself.
+bool find_experts_and_shared(const graph_index & graph, const ggml_tensor * last, fusion_match & match) {
+    fusion_match shared;
+    if (last->op != GGML_OP_GLU || !match_steps(graph, product_steps, last, shared)) {
+        return false;
+    }
+    const int place = graph.find(last);
+    for (int i = place - 1; i >= std::max(0, place - search); --i) {
+        const ggml_tensor * glu = graph.graph->nodes[i];
+        fusion_match chosen;
+        if (graph.fused(i) || glu->op != GGML_OP_GLU || !match_steps(graph, expert_steps, glu, chosen)) {
+            continue;
+        }
+        std::vector<int> reshapes;
+        if (behind_reshapes(graph, chosen.operands[1], reshapes) != behind_reshapes(graph, shared.operands[1], reshapes) ||
+            read_before(graph, i, place)) {
+            return false;
+        }
+        for (auto list : {&fusion_match::nodes, &fusion_match::operands, &fusion_match::written}) {
+            match.*list = chosen.*list;
+            (match.*list).insert((match.*list).end(), (shared.*list).begin(), (shared.*list).end());
+        }
+        match.taken = chosen.taken;
+        match.taken.insert(match.taken.end(), shared.taken.begin(), shared.taken.end());
+        return true;
+    }
+    return false;
+}
+
+bool guard_both(const fusion_target & target, const fusion_match & match) {
+    const both_matches both(match);
+    const ggml_tensor * w = both.chosen.operands[0];
+    const ggml_tensor * shared = both.shared.operands[0];
+    const ggml_tensor * x = both.chosen.operands[1];
+    return guard(target, both.chosen) && guard(target, both.shared) && ggml_nrows(x) == 1 && ggml_nelements(x) == shared->ne[0] &&
+           w->type == shared->type && w->ne[0] == shared->ne[0] && w->nb[1] == shared->nb[1] &&
+           std::memcmp(both.chosen.nodes.back()->op_params, both.shared.nodes.back()->op_params, sizeof(w->op_params)) == 0;
+}
+
+void plan_both(planner & plan, const fusion_match & match) {
+    const both_matches both(match);
+    launch(plan, both.chosen, {}, {}, &both.shared);
+}
 
 }  // namespace
 
@@ -107,9 +195,7 @@ void plan_with_bias(planner & plan, const fusion_match & match) { launch(plan, m
 extern const fusion_pattern product_glu_fusion;
 const fusion_pattern product_glu_fusion = {
     .name = "mul_mat_glu",
-    .steps = {{GGML_OP_MUL_MAT, {operand(0), operand(1)}},
-              {GGML_OP_MUL_MAT, {operand(2), operand(1)}},
-              {GGML_OP_GLU, {result_of(0), result_of(1)}}},
+    .steps = product_steps,
     .guard = guard,
     .plan = plan_without_bias,
 };
@@ -118,11 +204,19 @@ const fusion_pattern product_glu_fusion = {
 extern const fusion_pattern expert_glu_fusion;
 const fusion_pattern expert_glu_fusion = {
     .name = "mul_mat_id_glu",
-    .steps = {{GGML_OP_MUL_MAT_ID, {operand(0), operand(1), operand(2)}},
-              {GGML_OP_MUL_MAT_ID, {operand(3), operand(1), operand(2)}},
-              {GGML_OP_GLU, {result_of(0), result_of(1)}}},
+    .steps = expert_steps,
     .guard = guard,
     .plan = plan_without_bias,
+};
+
+/// That and the gated unit of the expert that all tokens share, of a single token.
+extern const fusion_pattern experts_and_shared_glu_fusion;
+const fusion_pattern experts_and_shared_glu_fusion = {
+    .name = "mul_mat_id_glu_shared",
+    .steps = {},
+    .guard = guard_both,
+    .plan = plan_both,
+    .find = find_experts_and_shared,
 };
 
 /// And with a bias of each expert on both products.

@@ -1,10 +1,13 @@
-// A mixture of experts without its products: the router, the weighted sum of the chosen experts, and the gate of the shared one.
+// A mixture of experts but for its gated units: the router, the weighted sum of the chosen experts, the gate of the shared one, and for a
+// single token their last products with these.
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "ops/mul_mat.h"
 #include "plan/fusion.h"
 #include "plan/row_operands.h"
+#include "strata/args/expert_output.h"
 #include "strata/args/expert_sum.h"
 #include "strata/args/router.h"
 
@@ -285,6 +288,79 @@ void plan_shared_gate(planner & plan, const fusion_match & match) {
     plan.launch("shared_gate", args.columns % 4 == 0 ? "shared_gate4" : "shared_gate", {uint32_t(sum->ne[1])}, {shared_gate_block}, args);
 }
 
+// --- the last products of the experts, their sum, and the gate of the shared one
+
+// Operands behind weights_operand. In place of what the products gave stand the activations.
+enum : int { down_operand = weights_operand + 1, ids_operand, shared_down_operand };
+
+/// Nodes: the chosen experts' product, their sum, the shared expert's product, and the gate.
+bool find_expert_output(const graph_index & graph, const ggml_tensor * last, fusion_match & match) {
+    if (!find_gate_and_sum(graph, gate_steps, last, match)) {
+        return false;
+    }
+    const ggml_tensor * chosen = match.operands[routed_operand];
+    const ggml_tensor * shared = match.operands[shared_operand];
+    if (chosen->op != GGML_OP_MUL_MAT_ID || shared->op != GGML_OP_MUL_MAT) {
+        return false;
+    }
+    match.nodes.insert(match.nodes.end() - std::ptrdiff_t(gate_steps.size()), shared);
+    match.nodes.insert(match.nodes.begin(), chosen);
+    match.operands.insert(match.operands.end(), {chosen->src[0], chosen->src[2], shared->src[0]});
+    match.operands[routed_operand] = chosen->src[1];
+    match.operands[shared_operand] = shared->src[1];
+    for (const ggml_tensor * product : {chosen, shared}) {
+        match.taken.push_back(graph.find(product));
+    }
+    return std::find(match.taken.begin(), match.taken.end(), -1) == match.taken.end();
+}
+
+const ggml_tensor * shared_product(const fusion_match & match) { return match.nodes[match.nodes.size() - gate_steps.size() - 1]; }
+
+/// The match of what is behind the products.
+fusion_match without_products(const fusion_match & match) {
+    fusion_match rest = match;
+    rest.nodes.erase(rest.nodes.end() - std::ptrdiff_t(gate_steps.size()) - 1);
+    rest.nodes.erase(rest.nodes.begin());
+    rest.operands.resize(down_operand);
+    rest.operands[routed_operand] = match.nodes.front();
+    rest.operands[shared_operand] = shared_product(match);
+    return rest;
+}
+
+bool expert_output_guard(const fusion_target & target, const fusion_match & match) {
+    const ggml_tensor * chosen = match.nodes.front();
+    const ggml_tensor * shared = shared_product(match);
+    const ggml_tensor * w = match.operands[down_operand];
+    const ggml_tensor * shared_w = match.operands[shared_down_operand];
+    const ggml_tensor * y = match.operands[routed_operand];
+    const ggml_tensor * shared_y = match.operands[shared_operand];
+    if (!shared_gate_guard(target, without_products(match)) || match.nodes.back()->ne[1] != 1 || chosen->ne[1] > expert_output_used) {
+        return false;
+    }
+    return ggml_is_quantized(w->type) && w->type == shared_w->type && y->type == GGML_TYPE_F32 && shared_y->type == GGML_TYPE_F32 &&
+           chosen->type == GGML_TYPE_F32 && shared->type == GGML_TYPE_F32 && expert_product_is_mat_vec(target.caps, chosen) &&
+           ggml_nrows(shared_y) == 1 && shared_w->ne[2] == 1 && shared_w->ne[3] == 1;
+}
+
+void plan_expert_output(planner & plan, const fusion_match & match) {
+    const ggml_tensor * chosen = match.nodes.front();
+    const ggml_tensor * w = match.operands[down_operand];
+    const ggml_tensor * shared_w = match.operands[shared_down_operand];
+    const ggml_tensor * weights = match.operands[weights_operand];
+    const ggml_tensor * gate = match.operands[gate_operand];
+    const quantized_activations q = plan_quantize(plan, match.operands[routed_operand]);
+    const quantized_activations shared_q = plan_quantize(plan, match.operands[shared_operand]);
+    const expert_choice choice = choice_of_experts(chosen);
+    const expert_output_args args = {
+        {w->data, q.values, q.meta, static_cast<float *>(match.nodes.back()->data), {w->nb[2], 0, make_divisor(1), make_divisor(1), make_divisor(1)},
+         uint32_t(w->nb[1]), uint32_t(w->ne[1]), 1, uint32_t(w->ne[0]), choice, {}},
+        weights->data, weights->nb[1], shared_w->data, shared_q.values, shared_q.meta, uint32_t(shared_w->nb[1]), uint32_t(shared_w->ne[0]),
+        gate->data, match.operands[x_operand]->data, uint32_t(gate->ne[0])};
+    const std::string type = weight_name(w->type);
+    plan.launch(("mul_mat_vec_" + type).c_str(), ("mul_mat_vec_experts_" + type).c_str(), {tiles(w->ne[1], expert_output_rows)},
+                {32 * (choice.used.divisor + 2)}, args);
+}
+
 bool one_token(const fusion_match & match) { return match.nodes.back()->ne[1] == 1; }
 
 bool one_token_is_routed(const fusion_match & match) { return router(match).logits()->ne[1] == 1; }
@@ -326,6 +402,16 @@ const fusion_pattern shared_gate_add_fusion = {
     .reads_first = one_token,
     .guard = shared_gate_guard,
     .plan = plan_shared_gate,
+};
+
+/// shared * sigmoid(gate x) + the weighted sum of the other experts, with the products that made all of them.
+extern const fusion_pattern expert_output_fusion;
+const fusion_pattern expert_output_fusion = {
+    .name = "expert_output",
+    .steps = {},
+    .guard = expert_output_guard,
+    .plan = plan_expert_output,
+    .find = find_expert_output,
 };
 
 /// The same with the weighted sum of the other experts.

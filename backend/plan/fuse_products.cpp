@@ -1,9 +1,10 @@
-// Products of one column of activations with several matrices of one type, in one launch: q, k and v, or what a linear layer projects. Each is
-// summed as the mat-vec does alone.
+// Products of one column of activations with several matrices of one type, in one launch: q, k and v, or what a linear layer projects, with
+// the gates of its delta net. Each is summed as the mat-vec does alone.
 #include <algorithm>
 #include <string>
 
 #include "ops/mul_mat.h"
+#include "plan/delta_net_gates.h"
 #include "plan/fusion.h"
 #include "strata/args/mul_mat_group.h"
 
@@ -20,23 +21,6 @@ bool is_product_of_column(const ggml_tensor * node) {
     const ggml_tensor * w = node->src[0];
     const ggml_tensor * x = node->src[1];
     return ggml_is_quantized(w->type) && x->type == GGML_TYPE_F32 && ggml_nrows(x) == 1 && w->ne[2] == 1 && w->ne[3] == 1;
-}
-
-/// True if a node that runs before `until` reads what the node at `place` computes.
-bool read_before(const graph_index & graph, int place, int until) {
-    const ggml_tensor * node = graph.graph->nodes[place];
-    for (int i = place + 1; i < until; ++i) {
-        const ggml_tensor * reader = graph.graph->nodes[i];
-        if (is_empty_op(reader->op) || graph.runs_at(i) > until) {
-            continue;
-        }
-        for (const ggml_tensor * source : reader->src) {
-            if (source != nullptr && (source == node || source->view_src == node)) {
-                return true;
-            }
-        }
-    }
-    return false;
 }
 
 /// The products stand in the order of the graph; operand 0 is x, the others are their matrices. All wait for the last one.
@@ -65,20 +49,72 @@ bool find_group(const graph_index & graph, const ggml_tensor * last, fusion_matc
     return true;
 }
 
+// --- with the gates of a delta net, whose nodes and operands come behind those of the products
+
+constexpr std::size_t gate_nodes = 6, gate_operands = 5;
+
+fusion_match products_of(const fusion_match & match) {
+    fusion_match products = match;
+    products.nodes.resize(match.nodes.size() - gate_nodes);
+    products.operands.resize(match.operands.size() - gate_operands);
+    return products;
+}
+
+fusion_match gates_of(const fusion_match & match) {
+    fusion_match gates;
+    gates.nodes.assign(match.nodes.end() - gate_nodes, match.nodes.end());
+    gates.operands.assign(match.operands.end() - gate_operands, match.operands.end());
+    gates.written.assign(match.written.end() - 2, match.written.end());
+    return gates;
+}
+
+/// Both wait for what stands last.
+bool find_group_and_gates(const graph_index & graph, const ggml_tensor * last, fusion_match & match) {
+    fusion_match gates;
+    const bool group_is_last = find_group(graph, last, match);
+    if (!group_is_last && !find_gates(graph, last, gates)) {
+        return false;
+    }
+    const int place = graph.find(last);
+    bool found = false;
+    for (int i = place - 1; i >= std::max(0, place - search) && !found; --i) {
+        fusion_match & other = group_is_last ? gates : match;
+        const fusion_pattern * const pattern = other.pattern;
+        other = {};
+        other.pattern = pattern;
+        found = !graph.fused(i) && (group_is_last ? find_gates : find_group)(graph, graph.graph->nodes[i], other) &&
+                gates.operands[0] == match.operands[0];
+    }
+    if (!found) {
+        return false;
+    }
+    match.nodes.insert(match.nodes.end(), gates.nodes.begin(), gates.nodes.end());
+    match.operands.insert(match.operands.end(), gates.operands.begin(), gates.operands.end());
+    match.written.insert(match.written.end(), gates.written.begin(), gates.written.end());
+    match.taken.insert(match.taken.end(), gates.taken.begin(), gates.taken.end());
+    return std::none_of(match.written.begin(), match.written.end(),
+                        [&](const ggml_tensor * node) { return read_before(graph, graph.find(node), place); });
+}
+
 bool guard(const fusion_target & target, const fusion_match & match) {
     return !target.disabled("mul_mat_vec") && std::all_of(match.nodes.begin(), match.nodes.end(), [](const ggml_tensor * node) {
         return node->type == GGML_TYPE_F32 && ggml_is_contiguous(node);
     });
 }
 
-void plan_group(planner & plan, const fusion_match & match) {
+bool guard_with_gates(const fusion_target & target, const fusion_match & match) {
+    return guard(target, products_of(match)) && gates_guard(target, gates_of(match));
+}
+
+/// `gates`: null if there are none.
+void launch_group(planner & plan, const fusion_match & match, const gates_args * gates) {
     const ggml_tensor * w = match.operands[1];
     int64_t rows = 0;
     for (const ggml_tensor * node : match.nodes) {
         rows += node->ne[0];
     }
     const ggml_tensor * x = match.operands[0];
-    if (mat_vec_quantizes(plan, w->type, x, rows, int(match.nodes.size()))) {
+    if (gates == nullptr && mat_vec_quantizes(plan, w->type, x, rows, int(match.nodes.size()))) {
         plan_quantizing_mat_vec(plan, x, match.nodes);
         return;
     }
@@ -88,15 +124,26 @@ void plan_group(planner & plan, const fusion_match & match) {
     args.meta = q.meta;
     args.k = uint32_t(w->ne[0]);
     const uint32_t wave_rows = mat_vec_rows(rows, 1, args.k);
-    uint32_t blocks = 0;
     for (std::size_t i = 0; i < match.nodes.size(); ++i) {
         const ggml_tensor * weights = match.nodes[i]->src[0];
-        blocks += tiles(weights->ne[1], 4 * wave_rows);
-        args.members[i] = {weights->data, static_cast<float *>(match.nodes[i]->data), uint32_t(weights->nb[1]), uint32_t(weights->ne[1]), blocks};
+        args.end += tiles(weights->ne[1], 4 * wave_rows);
+        args.members[i] = {weights->data, static_cast<float *>(match.nodes[i]->data), uint32_t(weights->nb[1]), uint32_t(weights->ne[1]), args.end};
+    }
+    uint32_t blocks = args.end;
+    if (gates != nullptr) {
+        args.gates = *gates;
+        blocks += gate_blocks(*gates);
     }
     const std::string type = weight_name(w->type);
     const std::string kernel = "mul_mat_vec_group_" + type + "_r" + std::to_string(wave_rows);
     plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), {blocks}, {128}, args);
+}
+
+void plan_group(planner & plan, const fusion_match & match) { launch_group(plan, match, nullptr); }
+
+void plan_with_gates(planner & plan, const fusion_match & match) {
+    const gates_args gates = make_gates_args(gates_of(match));
+    launch_group(plan, products_of(match), &gates);
 }
 
 }  // namespace
@@ -108,6 +155,15 @@ const fusion_pattern product_group_fusion = {
     .guard = guard,
     .plan = plan_group,
     .find = find_group,
+};
+
+extern const fusion_pattern product_group_gates_fusion;
+const fusion_pattern product_group_gates_fusion = {
+    .name = "mul_mat_group_delta_net_gates",
+    .steps = {},
+    .guard = guard_with_gates,
+    .plan = plan_with_gates,
+    .find = find_group_and_gates,
 };
 
 }  // namespace strata

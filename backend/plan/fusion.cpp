@@ -48,6 +48,22 @@ const ggml_tensor * behind_reshapes(const graph_index & graph, const ggml_tensor
     return source;
 }
 
+bool read_before(const graph_index & graph, int place, int until) {
+    const ggml_tensor * node = graph.graph->nodes[place];
+    for (int i = place + 1; i < until; ++i) {
+        const ggml_tensor * reader = graph.graph->nodes[i];
+        if (is_empty_op(reader->op) || graph.runs_at(i) > until) {
+            continue;
+        }
+        for (const ggml_tensor * source : reader->src) {
+            if (source != nullptr && (source == node || source->view_src == node)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 namespace {
 
 bool contains(const std::vector<const ggml_tensor *> & list, const ggml_tensor * tensor) {

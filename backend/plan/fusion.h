@@ -132,6 +132,9 @@ bool match_steps(const graph_index & graph, const std::vector<fusion_step> & ste
 /// What `source` is reshaped from, or itself. The reshapes between, if they are nodes of the graph, are added to `taken`.
 const ggml_tensor * behind_reshapes(const graph_index & graph, const ggml_tensor * source, std::vector<int> & taken);
 
+/// True if a node that runs before the node at `until` reads what the node at `place` computes.
+bool read_before(const graph_index & graph, int place, int until);
+
 /// The tensor that has the memory of this one: itself, or what it is a view of.
 inline const ggml_tensor * owner_of(const ggml_tensor * t) { return t->view_src ? t->view_src : t; }
 

@@ -9,7 +9,9 @@ extern const fusion_pattern shared_gate_add_fusion;    // fuse_moe.cpp
 extern const fusion_pattern shared_gate_fusion;        // fuse_moe.cpp
 extern const fusion_pattern sum_gate_add_fusion;       // fuse_moe.cpp
 extern const fusion_pattern sum_gate_fusion;           // fuse_moe.cpp
+extern const fusion_pattern expert_output_fusion;      // fuse_moe.cpp
 extern const fusion_pattern product_group_fusion;      // fuse_products.cpp
+extern const fusion_pattern product_group_gates_fusion;       // fuse_products.cpp
 extern const fusion_pattern delta_net_decode_fusion;   // fuse_delta_net_decode.cpp
 extern const fusion_pattern delta_net_in_cache_fusion; // fuse_delta_net_cache.cpp
 extern const fusion_pattern delta_net_copy_fusion;     // fuse_delta_net_cache.cpp
@@ -24,6 +26,7 @@ extern const fusion_pattern norm_mul_add_fusion;       // fuse_norm.cpp
 extern const fusion_pattern norm_mul_fusion;           // fuse_norm.cpp
 extern const fusion_pattern norm_scale_fusion;         // fuse_norm.cpp
 extern const fusion_pattern expert_bias_glu_fusion;    // fuse_glu.cpp
+extern const fusion_pattern experts_and_shared_glu_fusion;    // fuse_glu.cpp
 extern const fusion_pattern expert_glu_fusion;         // fuse_glu.cpp
 extern const fusion_pattern product_glu_fusion;        // fuse_glu.cpp
 extern const fusion_pattern norm_scale_pair_fusion;    // fuse_norm.cpp
@@ -36,6 +39,8 @@ extern const fusion_pattern silu_mul_fusion;           // fuse_gate.cpp
 
 const std::vector<const fusion_pattern *> & fusion_table() {
     static const std::vector<const fusion_pattern *> table = {
+        &expert_output_fusion,
+        &experts_and_shared_glu_fusion,
         &expert_bias_glu_fusion,
         &expert_glu_fusion,
         &product_glu_fusion,
@@ -43,6 +48,7 @@ const std::vector<const fusion_pattern *> & fusion_table() {
         &delta_net_decode_fusion,
         &delta_net_in_cache_fusion,
         &delta_net_copy_fusion,
+        &product_group_gates_fusion,
         &delta_net_gates_fusion,
         &norm_rope_cache_fusion,
         &norm_rope_fusion,

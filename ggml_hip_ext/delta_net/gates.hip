@@ -1,31 +1,9 @@
-// The decay and the update rate of a delta net's heads: two small products of the same activations with what is made of them. Products are
-// summed as mul_mat_vec_f does it.
-#include "../matvec/mul_mat_vec_f.h"
-#include "strata/args/gates.h"
-#include "strata/math.h"
+// The gates of a delta net.
+#include "gates.h"
 
-namespace strata {
+using namespace strata;
 
 /// A wave a head of either gate. Grid: groups of 4 rows, those of alpha and then those of beta; tokens.
 STRATA_KERNEL(gates_block) void delta_net_gates(gates_args a) {
-    const uint32_t row = uniform(block_x() * (gates_block / wave_size) + thread_x() / wave_size), token = block_y();
-    if (row >= 2 * a.heads) {
-        return;
-    }
-    const bool is_beta = row >= a.heads;
-    const uint32_t head = is_beta ? row - a.heads : row;
-    const char * const weights = is_beta ? static_cast<const char *>(a.beta_rows) + head * a.beta_stride
-                                         : static_cast<const char *>(a.alpha_rows) + head * a.alpha_stride;
-    const float product = wave_sum(multiply_row<f32, f32>(weights, static_cast<const char *>(a.x) + token * a.x_stride, a.length));
-    if (lane_id() != 0) {
-        return;
-    }
-    const uint64_t at = static_cast<uint64_t>(token) * a.heads + head;
-    if (is_beta) {
-        a.beta[at] = sigmoid(product);
-    } else {
-        a.decay[at] = softplus(product + load<float>(a.bias, head * sizeof(float))) * load<float>(a.factor, head * sizeof(float));
-    }
+    delta_net_gate<8>(a, uniform(block_x() * (gates_block / wave_size) + thread_x() / wave_size), block_y());
 }
-
-}  // namespace strata

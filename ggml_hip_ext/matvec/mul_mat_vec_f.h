@@ -69,8 +69,9 @@ struct row_product {
 };
 
 /// sums[c * Rows + r] becomes the part of lane `lane`, of `Lanes` that share rows, of row r times column c. Row r begins `row_at` bytes after
-/// weights[r], column c lies c * column_stride bytes after `activations`; the pointers are the same in all lanes.
-template <class Weight, class Activation, uint32_t Lanes, uint32_t Rows, uint32_t Columns, uint32_t Results>
+/// weights[r], column c lies c * column_stride bytes after `activations`; the pointers are the same in all lanes. Steps: most groups of eight a
+/// lane whose weights are asked for at once, a power of two; fewer take fewer registers, and give the same bits.
+template <class Weight, class Activation, uint32_t Lanes, uint32_t Rows, uint32_t Columns, uint32_t Steps = 8, uint32_t Results>
 STRATA_DEVICE void multiply_rows(const char * const (&weights)[Rows], uint32_t row_at, const char * activations, uint32_t column_stride,
                                  uint32_t length, uint32_t lane, float (&sums)[Results]) {
     row_product<Weight, Activation, Lanes, Rows, Columns> p;
@@ -87,7 +88,8 @@ STRATA_DEVICE void multiply_rows(const char * const (&weights)[Rows], uint32_t r
     uint32_t eights = length / 8;
     // Weights come from far. Where the columns leave registers, those of many steps are asked for at once; else those of the next steps are
     // on their way while some are multiplied.
-    constexpr uint32_t results = Rows * Columns, steps = Columns == 1 ? 8 : results <= 2 ? 4 : results <= 4 ? 2 : 1;
+    constexpr uint32_t results = Rows * Columns, most = Columns == 1 ? 8 : results <= 2 ? 4 : results <= 4 ? 2 : 1;
+    constexpr uint32_t steps = Steps < most ? Steps : most;
     if constexpr (results <= 2) {
         for (; eights >= steps * Lanes; eights -= steps * Lanes) {
             p.template step<steps>(sums);
@@ -131,11 +133,11 @@ STRATA_DEVICE void multiply_rows(const char * const (&weights)[Rows], uint32_t r
 }
 
 /// One row times one column by a whole wave: this lane's part.
-template <class Weight, class Activation>
+template <class Weight, class Activation, uint32_t Steps = 8>
 STRATA_DEVICE float multiply_row(const char * weights, const char * activations, uint32_t length) {
     const char * const rows[1] = {weights};
     float sums[1] = {};
-    multiply_rows<Weight, Activation, wave_size, 1, 1>(rows, 0, activations, 0, length, lane_id(), sums);
+    multiply_rows<Weight, Activation, wave_size, 1, 1, Steps>(rows, 0, activations, 0, length, lane_id(), sums);
     return sums[0];
 }
 

@@ -3,8 +3,10 @@
 // butterfly. With experts, a "matrix" is a pair of token and slot, which has one column and the weights of its expert.
 #pragma once
 
+#include "../delta_net/gates.h"
 #include "mul_mat_vec_quantize.h"
 #include "results.h"
+#include "strata/args/expert_output.h"
 #include "strata/args/mul_mat_group.h"
 #include "strata/blocks.h"
 #include "strata/glu.h"
@@ -14,6 +16,7 @@
 namespace strata {
 
 constexpr uint32_t mul_mat_vec_waves = 4;
+constexpr uint32_t few_steps = 2;   // at a time of a product with f32 weights next to one with quantized ones, whose registers it should not exceed
 
 /// One matrix of the product: weights, the first of its columns of activations, and where its result goes.
 struct matrix_place {
@@ -110,28 +113,48 @@ STRATA_DEVICE void mul_mat_vec_q(const mul_mat_q_args & a) {
     }
 }
 
+/// The matrices of a gated unit, and where its result goes.
+struct glu_place {
+    const char * weights, * up;
+    matrix_place at;    ///< weights is the offset in both
+    char * values, * meta;
+    uint32_t rows;
+};
+
+STRATA_DEVICE glu_place find_glu(const mul_mat_glu_args & args) {
+    const mul_mat_q_args & a = args.product;
+    if (block_z() == args.shared.layer && args.shared.weights) {
+        return {static_cast<const char *>(args.shared.weights), static_cast<const char *>(args.shared.up),
+                {0, static_cast<const char *>(a.values), static_cast<const char *>(a.meta), args.shared.dst, 0},
+                static_cast<char *>(args.shared.values), static_cast<char *>(args.shared.meta), args.shared.rows};
+    }
+    const uint64_t flat = static_cast<uint64_t>(block_z()) * a.rows;
+    return {static_cast<const char *>(a.weights), static_cast<const char *>(args.up), find_matrix<1>(a, block_z()),
+            static_cast<char *>(args.values) + flat, static_cast<char *>(args.meta) + flat / 32 * sizeof(q8_1_meta), a.rows};
+}
+
 /// A gated unit of two products: `Rows` rows from `row` on, which the matrix has. Its results are in the first of each group of lanes that
 /// shares one, which gets result_row() of it.
 template <class Type, uint32_t Rows>
-STRATA_DEVICE float glu_of_rows(const mul_mat_glu_args & args, const matrix_place & at, uint32_t row) {
+STRATA_DEVICE float glu_of_rows(const mul_mat_glu_args & args, const glu_place & place, uint32_t row) {
     const mul_mat_q_args & a = args.product;
     const char * weights[2 * Rows];
 #pragma unroll
     for (uint32_t r = 0; r < Rows; ++r) {
-        const uint32_t existing = row + r < a.rows ? row + r : a.rows - 1;
-        const uint64_t offset = at.weights + static_cast<uint64_t>(existing) * a.stride1;
-        weights[r] = static_cast<const char *>(a.weights) + offset;
-        weights[Rows + r] = static_cast<const char *>(args.up) + offset;
+        const uint32_t existing = row + r < place.rows ? row + r : place.rows - 1;
+        const uint64_t offset = place.at.weights + static_cast<uint64_t>(existing) * a.stride1;
+        weights[r] = place.weights + offset;
+        weights[Rows + r] = place.up + offset;
     }
     float sums[2 * Rows] = {};
-    multiply<Type, 1>(weights, at, a.k, sums);
+    multiply<Type, 1>(weights, place.at, a.k, sums);
 
     const float mine = wave_sums(sums), other = lane_xor<16>(mine);   // lanes 0 to 15 have the rows of `weights`, 16 to 31 those of `up`
     const uint32_t r = lane_id() / (wave_size / (2 * Rows));
     float x = mine, gate = other;
     const auto add_bias = [&](float & to, const expert_bias & bias) {
-        if (bias.rows && r < Rows && row + r < a.rows) {
-            to += load<float>(static_cast<const char *>(bias.rows) + at.expert * bias.stride, (row + r) * sizeof(float));
+        if (bias.rows && r < Rows && row + r < place.rows) {
+            to += load<float>(static_cast<const char *>(bias.rows) + place.at.expert * bias.stride, (row + r) * sizeof(float));
         }
     };
     add_bias(x, args.bias);
@@ -146,48 +169,104 @@ STRATA_DEVICE uint32_t result_row() {
     return lane_id() % lanes == 0 ? smaller(lane_id() / lanes, Rows) : Rows;
 }
 
-/// Grid: groups of 4 Rows rows, 1, matrices.
+/// Grid: groups of 4 Rows rows, 1, matrices, and one more of the shared expert.
 template <class Type, uint32_t Rows>
 STRATA_DEVICE void mul_mat_vec_glu_q(const mul_mat_glu_args & args) {
-    const uint32_t rows = args.product.rows, row = uniform((block_x() * mul_mat_vec_waves + (thread_x() >> 5)) * Rows);
-    if (row >= rows) {
+    const glu_place place = find_glu(args);
+    const uint32_t row = uniform((block_x() * mul_mat_vec_waves + (thread_x() >> 5)) * Rows);
+    if (row >= place.rows) {
         return;
     }
-    const matrix_place at = find_matrix<1>(args.product, block_z());
-    const float result = glu_of_rows<Type, Rows>(args, at, row);
+    const float result = glu_of_rows<Type, Rows>(args, place, row);
     const uint32_t r = result_row<Rows>();
-    if (r < Rows && row + r < rows) {
-        at.dst[row + r] = result;
+    if (r < Rows && row + r < place.rows) {
+        place.at.dst[row + r] = result;
     }
 }
 
 /// The same, and the result quantized too: rows are a multiple of 32, of which a workgroup of 16 waves does 32. Grid: groups of 32 rows, 1,
-/// matrices.
+/// matrices, and one more of the shared expert.
 template <class Type>
 STRATA_DEVICE void mul_mat_vec_glu_q8_1(const mul_mat_glu_args & args) {
     constexpr uint32_t wave_rows = 2;
     __shared__ float results[32];
+    const glu_place place = find_glu(args);
     const uint32_t first = block_x() * 32, in_block = uniform((thread_x() >> 5) * wave_rows);
-    const matrix_place at = find_matrix<1>(args.product, block_z());
-    const float result = glu_of_rows<Type, wave_rows>(args, at, first + in_block);
+    if (first >= place.rows) {
+        return;
+    }
+    const float result = glu_of_rows<Type, wave_rows>(args, place, first + in_block);
     const uint32_t r = result_row<wave_rows>();
     if (r < wave_rows) {
-        at.dst[first + in_block + r] = result;
+        place.at.dst[first + in_block + r] = result;
         results[in_block + r] = result;
     }
     barrier();
     if (thread_x() < 8) {
-        const uint64_t flat = static_cast<uint64_t>(block_z()) * args.product.rows;
         const float * const mine = results + 4 * thread_x();
-        store_q8_1(static_cast<char *>(args.values) + flat, static_cast<char *>(args.meta) + flat / 32 * sizeof(q8_1_meta),
-                   first + 4 * thread_x(), float4v{mine[0], mine[1], mine[2], mine[3]});
+        store_q8_1(place.values, place.meta, first + 4 * thread_x(), float4v{mine[0], mine[1], mine[2], mine[3]});
     }
 }
 
-/// Several products of one column. Grid: for each member its groups of 4 Rows rows.
+/// The end of a mixture of experts, a token's: a wave a product of the workgroup's rows, and one for the gate; then each row is added up.
+/// Grid: groups of expert_output_rows rows; workgroups of used + 2 waves.
+template <class Type>
+STRATA_DEVICE void mul_mat_vec_experts_q(const expert_output_args & args) {
+    constexpr uint32_t rows = expert_output_rows, lanes_per_result = wave_size / rows;
+    __shared__ float results[expert_output_used + 1][rows];
+    __shared__ float factor;
+    const mul_mat_q_args & a = args.experts;
+    const uint32_t first = block_x() * rows, used = a.experts.used.divisor;
+
+    const uint32_t wave = uniform(thread_x() >> 5);
+    if (wave > used) {
+        const float value = sigmoid(wave_sum(multiply_row<f32, f32, few_steps>(static_cast<const char *>(args.gate),
+                                                                               static_cast<const char *>(args.x), args.length)));
+        if (lane_id() == 0) {
+            factor = value;
+        }
+    } else {
+        const bool of_shared = wave == used;
+        matrix_place at = {0, static_cast<const char *>(args.shared_values), static_cast<const char *>(args.shared_meta), nullptr, 0};
+        if (!of_shared) {
+            at = find_matrix<1>(a, wave);
+        }
+        const char * const matrix = static_cast<const char *>(of_shared ? args.shared : a.weights) + at.weights;
+        const uint32_t stride = of_shared ? args.shared_stride : a.stride1, k = of_shared ? args.shared_k : a.k;
+        const char * weights[rows];
+#pragma unroll
+        for (uint32_t r = 0; r < rows; ++r) {
+            const uint32_t existing = first + r < a.rows ? first + r : a.rows - 1;
+            weights[r] = matrix + static_cast<uint64_t>(existing) * stride;
+        }
+        float sums[rows] = {};
+        multiply<Type, 1>(weights, at, k, sums);
+        const float sum = wave_sums(sums);
+        if (lane_id() % lanes_per_result == 0) {
+            results[wave][lane_id() / lanes_per_result] = sum;
+        }
+    }
+    barrier();
+    const uint32_t r = thread_x();
+    if (r < rows && first + r < a.rows) {
+        const char * weights = static_cast<const char *>(args.weights);
+        float sum = results[0][r] * load<float>(weights);
+        for (uint32_t slot = 1; slot < used; ++slot) {
+            weights += args.weight_stride;
+            sum += results[slot][r] * load<float>(weights);
+        }
+        a.dst[first + r] = results[used][r] * factor + sum;
+    }
+}
+
+/// Several products of one column. Grid: for each member its groups of 4 Rows rows; then groups of 4 gates of a delta net.
 template <class Type, uint32_t Rows>
 STRATA_DEVICE void mul_mat_vec_group_q(const mul_mat_group_args & a) {
     constexpr uint32_t lanes_per_result = wave_size / Rows;
+    if (block_x() >= a.end) {
+        delta_net_gate<few_steps>(a.gates, uniform((block_x() - a.end) * mul_mat_vec_waves + (thread_x() >> 5)), 0);
+        return;
+    }
     uint32_t which = 0, before = 0;
     while (which + 1 < most_in_group && block_x() >= a.members[which].end) {
         before = a.members[which++].end;
@@ -215,8 +294,8 @@ STRATA_DEVICE void mul_mat_vec_group_q(const mul_mat_group_args & a) {
 
 }  // namespace strata
 
-// Kernels mul_mat_vec_<type>_c<columns>_r<rows a wave>, mul_mat_vec_glu_<type>_r<rows of each matrix a wave>, 
-// mul_mat_vec_glu_<type>_q8_1, mul_mat_vec_group_<type>_r<rows a wave>, mul_mat_vec_quantize_<type>_c<columns>.
+// Kernels mul_mat_vec_<type>_c<columns>_r<rows a wave>, mul_mat_vec_glu_<type>_r<rows of each matrix a wave>,
+// mul_mat_vec_glu_<type>_q8_1, mul_mat_vec_group_<type>_r<rows a wave>, mul_mat_vec_quantize_<type>_c<columns>, mul_mat_vec_experts_<type>.
 #define STRATA_MUL_MAT_VEC_Q(type, columns, rows)                                             \
     STRATA_KERNEL(128) void mul_mat_vec_##type##_c##columns##_r##rows(strata::mul_mat_q_args a) { \
         strata::mul_mat_vec_q<strata::type, columns, rows>(a);                                \
@@ -237,6 +316,10 @@ STRATA_DEVICE void mul_mat_vec_group_q(const mul_mat_group_args & a) {
     STRATA_KERNEL(512) void mul_mat_vec_quantize_##type##_c##columns(strata::mul_mat_quantize_args a) {      \
         strata::mul_mat_vec_quantize<strata::type, columns, rows>(a);                                        \
     }
+#define STRATA_MUL_MAT_VEC_EXPERTS_Q(type)                                                    \
+    STRATA_KERNEL(1024) void mul_mat_vec_experts_##type(strata::expert_output_args a) {       \
+        strata::mul_mat_vec_experts_q<strata::type>(a);                                       \
+    }
 #define STRATA_MUL_MAT_VEC_Q_KERNELS(type) \
     STRATA_MUL_MAT_VEC_QUANTIZE(type, 1, 1) \
     STRATA_MUL_MAT_VEC_QUANTIZE(type, 2, 2) \
@@ -246,6 +329,7 @@ STRATA_DEVICE void mul_mat_vec_group_q(const mul_mat_group_args & a) {
     STRATA_MUL_MAT_VEC_QUANTIZE(type, 6, 2) \
     STRATA_MUL_MAT_VEC_QUANTIZE(type, 7, 2) \
     STRATA_MUL_MAT_VEC_QUANTIZE(type, 8, 2) \
+    STRATA_MUL_MAT_VEC_EXPERTS_Q(type)     \
     STRATA_MUL_MAT_VEC_GROUP_Q(type, 1)    \
     STRATA_MUL_MAT_VEC_GROUP_Q(type, 4)    \
     STRATA_MUL_MAT_VEC_GLU_Q8_1(type)      \

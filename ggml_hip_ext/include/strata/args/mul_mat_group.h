@@ -1,6 +1,7 @@
 // Arguments of the mat-vec that multiplies several matrices of one type with the same column of activations.
 #pragma once
 
+#include "strata/args/gates.h"
 #include "strata/args/mul_mat.h"
 
 namespace strata {
@@ -18,6 +19,8 @@ struct mul_mat_group_args {
         uint32_t end;                  ///< workgroups of this member and those before it
     } members[most_in_group];
     uint32_t k;                        ///< a multiple of the type's block
+    uint32_t end;                      ///< workgroups of all members
+    gates_args gates;                  ///< of the workgroups behind those
 };
 
 }  // namespace strata
