@@ -16,6 +16,7 @@ extern const fusion_pattern delta_net_decode_fusion;   // fuse_delta_net_decode.
 extern const fusion_pattern delta_net_in_cache_fusion; // fuse_delta_net_cache.cpp
 extern const fusion_pattern delta_net_copy_fusion;     // fuse_delta_net_cache.cpp
 extern const fusion_pattern delta_net_gates_fusion;    // fuse_delta_net.cpp
+extern const fusion_pattern rope_qkv_fusion;           // fuse_rope.cpp
 extern const fusion_pattern norm_rope_cache_fusion;    // fuse_rope.cpp
 extern const fusion_pattern norm_rope_fusion;          // fuse_rope.cpp
 extern const fusion_pattern rope_cache_fusion;         // fuse_rope.cpp
@@ -50,6 +51,7 @@ const std::vector<const fusion_pattern *> & fusion_table() {
         &delta_net_copy_fusion,
         &product_group_gates_fusion,
         &delta_net_gates_fusion,
+        &rope_qkv_fusion,
         &norm_rope_cache_fusion,
         &norm_rope_fusion,
         &rope_cache_fusion,

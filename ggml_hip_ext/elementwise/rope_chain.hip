@@ -10,14 +10,19 @@ namespace strata {
 
 constexpr uint32_t chain_heads = rope_chain_block / wave_size;
 
-/// Grid: tokens, groups of heads, batches.
+/// What a workgroup shares.
+struct chain_space {
+    float rows[chain_heads][rope_chain_length];
+    float sines[rope_chain_length], cosines[rope_chain_length];
+};
+
+/// A group of heads of the token block_x() and the batch block_z().
 template <bool Norm, bool Neighbours, bool Cache>
-STRATA_DEVICE void rope_chain(const rope_chain_args & a) {
-    __shared__ float rows[chain_heads][rope_chain_length];
-    __shared__ float sines[rope_chain_length], cosines[rope_chain_length];
+STRATA_DEVICE void rope_chain(const rope_chain_args & a, uint32_t group, chain_space & space) {
+    auto & [rows, sines, cosines] = space;
     constexpr uint32_t steps = rope_chain_length / wave_step;
     const rope_args & r = a.rope;
-    const uint32_t token = block_x(), batch = block_z(), wave = uniform(thread_x() / wave_size), head = block_y() * chain_heads + wave;
+    const uint32_t token = block_x(), batch = block_z(), wave = uniform(thread_x() / wave_size), head = group * chain_heads + wave;
     const uint32_t first = 4 * lane_id();
 
     for (uint32_t k = thread_x(); k < r.pairs; k += rope_chain_block) {
@@ -84,13 +89,53 @@ STRATA_DEVICE void rope_chain(const rope_chain_args & a) {
     }
 }
 
+/// Grid: tokens, groups of heads of q and of k, then groups of 4 * rope_chain_block numbers of v.
+template <bool Neighbours>
+STRATA_DEVICE void rope_qkv(const rope_qkv_args & a, chain_space & space) {
+    if (block_y() < a.q_groups) {
+        rope_chain<true, Neighbours, false>(a.q, block_y(), space);
+        return;
+    }
+    const uint32_t group = block_y() - a.q_groups;
+    if (group < a.k_groups) {
+        rope_chain<true, Neighbours, true>(a.k, group, space);
+        return;
+    }
+    const uint32_t e = 4 * ((group - a.k_groups) * rope_chain_block + thread_x()), token = block_x();
+    if (e < a.v_length) {
+        const uint32_t row = load<uint32_t>(static_cast<const char *>(a.v_index) + token * a.v_index_stride);
+        const float4v v = load<float4v>(static_cast<const char *>(a.v) + token * a.v_stride, e * sizeof(float));
+        four_t<f16> halves;
+        for (uint32_t i = 0; i < 4; i++) {
+            halves[i] = f16::from_float(v[i]);
+        }
+        store(static_cast<char *>(a.v_cache) + row * a.v_cache_stride, e * sizeof(half), halves);
+    }
+}
+
 }  // namespace strata
 
 using namespace strata;
 
-STRATA_KERNEL(rope_chain_block) void norm_rope_neighbours(rope_chain_args a) { rope_chain<true, true, false>(a); }
-STRATA_KERNEL(rope_chain_block) void norm_rope_halves(rope_chain_args a) { rope_chain<true, false, false>(a); }
-STRATA_KERNEL(rope_chain_block) void norm_rope_neighbours_cache(rope_chain_args a) { rope_chain<true, true, true>(a); }
-STRATA_KERNEL(rope_chain_block) void norm_rope_halves_cache(rope_chain_args a) { rope_chain<true, false, true>(a); }
-STRATA_KERNEL(rope_chain_block) void rope_neighbours_cache(rope_chain_args a) { rope_chain<false, true, true>(a); }
-STRATA_KERNEL(rope_chain_block) void rope_halves_cache(rope_chain_args a) { rope_chain<false, false, true>(a); }
+#define ROPE_CHAIN(name, norm, neighbours, cache)                           \
+    STRATA_KERNEL(rope_chain_block) void name(rope_chain_args a) {          \
+        __shared__ chain_space space;                                       \
+        rope_chain<norm, neighbours, cache>(a, block_y(), space);           \
+    }
+
+// Grid: tokens, groups of heads, batches.
+ROPE_CHAIN(norm_rope_neighbours, true, true, false)
+ROPE_CHAIN(norm_rope_halves, true, false, false)
+ROPE_CHAIN(norm_rope_neighbours_cache, true, true, true)
+ROPE_CHAIN(norm_rope_halves_cache, true, false, true)
+ROPE_CHAIN(rope_neighbours_cache, false, true, true)
+ROPE_CHAIN(rope_halves_cache, false, false, true)
+
+STRATA_KERNEL(rope_chain_block) void rope_qkv_neighbours(rope_qkv_args a) {
+    __shared__ chain_space space;
+    rope_qkv<true>(a, space);
+}
+STRATA_KERNEL(rope_chain_block) void rope_qkv_halves(rope_qkv_args a) {
+    __shared__ chain_space space;
+    rope_qkv<false>(a, space);
+}

@@ -17,6 +17,17 @@ struct rope_chain_args {
     uint64_t cache_stride, index_stride;   ///< bytes
 };
 
+/// q, k and v of an attention: q is normed and turned, k as well and into its cache, v into its own as it is.
+struct rope_qkv_args {
+    rope_chain_args q, k;
+    const void * v;              ///< f32, `v_length` a token
+    void * v_cache;              ///< f16; row index[token] is written
+    const void * v_index;        ///< as that of k
+    uint64_t v_stride, v_cache_stride, v_index_stride;   ///< bytes
+    uint32_t v_length;           ///< a multiple of 4
+    uint32_t q_groups, k_groups; ///< workgroups a token, in this order; those behind them copy v
+};
+
 constexpr uint32_t rope_chain_block = 256;    ///< work-items a workgroup, a wave a head
 constexpr uint32_t rope_chain_length = 512;   ///< most channels
 
