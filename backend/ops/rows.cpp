@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "ops/mul_mat.h"
 #include "ops/pointwise.h"
 #include "ops/quantized_types.h"
 #include "strata/args/rows.h"
@@ -46,6 +47,14 @@ rows_args make_args(const ggml_tensor * dst, const ggml_tensor * src, const ggml
     return args;
 }
 
+/// Leaves the row in tiles to waves. Returns the workgroups.
+uint32_t deal_out(rows_args & args, uint32_t row_count) {
+    const uint32_t tiles = (args.row + rows_tile - 1) / rows_tile, waves_a_block = rows_block / 32;
+    args.parts = make_divisor(tiles);
+    args.count = row_count * tiles;
+    return (args.count + waves_a_block - 1) / waves_a_block;
+}
+
 void plan_rows(planner & plan, const std::string & kernel, const ggml_tensor * dst, const ggml_tensor * src, const ggml_tensor * index,
                const ggml_tensor * rows, bool flat) {
     rows_args args = make_args(dst, src, index, rows);
@@ -55,11 +64,8 @@ void plan_rows(planner & plan, const std::string & kernel, const ggml_tensor * d
         args.count = row_count * args.row;
         plan.launch("rows", (kernel + "_flat").c_str(), {(args.count + rows_block - 1) / rows_block}, {rows_block}, args);
     } else {
-        const uint32_t tiles = (args.row + rows_tile - 1) / rows_tile;
-        args.parts = make_divisor(tiles);
-        args.count = row_count * tiles;
-        const uint32_t waves_a_block = rows_block / 32;
-        plan.launch("rows", (kernel + "_rows").c_str(), {(args.count + waves_a_block - 1) / waves_a_block}, {rows_block}, args);
+        const uint32_t blocks = deal_out(args, row_count);
+        plan.launch("rows", (kernel + "_rows").c_str(), {blocks}, {rows_block}, args);
     }
 }
 
@@ -111,7 +117,15 @@ static const char * get_rows_refusal(const device_caps &, const ggml_tensor * op
     return gather_refusal(op, op->src[0]);
 }
 
+/// If a product with quantized weights reads the rows, they are quantized on the way; STRATA_DISABLE=get_rows_q8_1: not.
 static void plan_get_rows(planner & plan, const ggml_tensor * op) {
+    if (op->src[0]->type == GGML_TYPE_F32 && op->ne[0] % 32 == 0 && ggml_is_contiguous(op) && plan.quantizes_result("get_rows_q8_1", op)) {
+        const quantized_activations q = room_for_quantized(plan, op);
+        gather_q8_1_args args = {make_args(op, op->src[0], op->src[1], op), q.values, q.meta};
+        const uint32_t blocks = deal_out(args.rows, uint32_t(ggml_nrows(op)));
+        plan.launch("rows", "get_f32_rows_q8_1", {blocks}, {rows_block}, args);
+        return;
+    }
     if (op->type == GGML_TYPE_I32) {
         plan_rows(plan, "get_bits32", op, op->src[0], op->src[1], op, op->ne[0] < min_row);
     } else {

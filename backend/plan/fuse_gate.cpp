@@ -1,7 +1,9 @@
 // Activations with what they are multiplied by, and with what they are taken of.
+#include "ops/mul_mat.h"
 #include "ops/pointwise.h"
 #include "ops/ssm_conv.h"
 #include "plan/fusion.h"
+#include "strata/args/gate_rows.h"
 
 namespace strata {
 
@@ -42,11 +44,30 @@ bool guard_product(const fusion_target &, const fusion_match & match) {
     return ggml_are_same_shape(gate, result) && !pointwise_refusal(pointwise_operand(result), {pointwise_operand(gate), pointwise_operand(x)});
 }
 
+/// Whole heads whose gates are copied, and whose rows can be quantized on the way.
+bool are_heads(const ggml_tensor * gate, const ggml_tensor * result) {
+    return gate->nb[0] == sizeof(float) && gate->ne[0] % 4 == 0 && gate->ne[3] == 1 && result->ne[0] == gate->ne[0] * gate->ne[1] &&
+           result->ne[1] == gate->ne[2] && result->ne[1] <= 65535 && result->ne[0] % 32 == 0;
+}
+
+void plan_heads(planner & plan, const ggml_tensor * gate, const ggml_tensor * x, const ggml_tensor * result) {
+    const quantized_activations q = room_for_quantized(plan, result);
+    const gate_rows_args args = {static_cast<float *>(result->data), static_cast<const float *>(x->data), gate->data, gate->nb[1], gate->nb[2],
+                                 uint32_t(result->ne[0]), make_divisor(uint32_t(gate->ne[0] / 4)), q.values, q.meta};
+    plan.launch("gated", "sigmoid_mul_q8_1", {tiles(args.row, 4 * gate_rows_block), uint32_t(result->ne[1])}, {gate_rows_block}, args);
+}
+
+/// If a product with quantized weights reads gated heads, these are quantized on the way; STRATA_DISABLE=gate_q8_1: not.
 void plan_product(planner & plan, const fusion_match & match) {
     const ggml_tensor * gate = match.operands[0];
     const ggml_tensor * x = match.operands[1];
     const ggml_tensor * result = match.nodes.back();
     const ggml_tensor * activation = match.nodes[match.nodes.size() - 2];
+    if (has_copy(match) && ggml_get_unary_op(activation) == GGML_UNARY_OP_SIGMOID && are_heads(gate, result) &&
+        plan.quantizes_result("gate_q8_1", result)) {
+        plan_heads(plan, gate, x, result);
+        return;
+    }
     const char * kernel = ggml_get_unary_op(activation) == GGML_UNARY_OP_SIGMOID    ? "sigmoid_mul"
                           : ggml_get_unary_op(activation) == GGML_UNARY_OP_SOFTPLUS ? "softplus_mul"
                                                                                     : "silu_mul";

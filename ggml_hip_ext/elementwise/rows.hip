@@ -4,6 +4,7 @@
 #include "strata/dequantize.h"
 #include "strata/element.h"
 #include "strata/lane_group.h"
+#include "strata/q8_1.h"
 
 namespace strata {
 
@@ -98,6 +99,22 @@ GET(f32, f32)
 GET(f16, f32)
 GET(bf16, f32)
 GET(bits32, bits32)
+
+STRATA_KERNEL(rows_block) void get_f32_rows_q8_1(gather_q8_1_args a) {
+    const uint32_t wave = wave_index();
+    if (wave >= a.rows.count) {
+        return;
+    }
+    const wave_part part = find_part<direction::gather>(a.rows, wave);
+    const uint64_t first = static_cast<uint64_t>(quotient(wave, a.rows.parts)) * a.rows.row;
+    char * const values = static_cast<char *>(a.values) + first;
+    char * const meta = static_cast<char *>(a.meta) + first / 32 * sizeof(q8_1_meta);
+    for (uint32_t e = part.begin + 4 * group_lane(); e < part.begin + part.elements; e += 4 * group_lanes) {
+        const float4v v = load<float4v>(part.at.src, e * sizeof(float));
+        store(part.at.dst, e * sizeof(float), v);
+        store_q8_1(values, meta, e, v);
+    }
+}
 
 #define GET_QUANTIZED(type) \
     STRATA_KERNEL(rows_block) void get_##type##_rows(rows_args a) { dequantize_rows<block_##type>(a); }

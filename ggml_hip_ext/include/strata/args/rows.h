@@ -22,6 +22,13 @@ struct rows_args {
     rows_source source;              ///< _blocks kernels: type of src
 };
 
+/// Rows of a multiple of 32 that are gathered, and quantized as well.
+struct gather_q8_1_args {
+    rows_args rows;                  ///< of a _rows kernel
+    void * values;                   ///< dst as quantize_q8_1 makes it: int8 [row][element]
+    void * meta;                     ///< q8_1_meta [row][element / 32]
+};
+
 constexpr uint32_t rows_tile = 256;   ///< elements of a row a wave
 constexpr uint32_t rows_block = 256;  ///< work-items a workgroup
 
