@@ -58,6 +58,11 @@ def add_norm_mul(g, x, y, w):
     return g.mul(g.rms_norm(total, 1e-6), w), total
 
 
+def add_norm_mul_alone(g, x, y, w):
+    """Nobody else reads the sum."""
+    return g.mul(g.rms_norm(g.add(x, y), 1e-6), w),
+
+
 def norm_add_norm(g, x, w, y, v):
     total = g.add(g.mul(g.rms_norm(x, 1e-6), w), y)
     return g.mul(g.rms_norm(total, 1e-5), v), total
@@ -191,6 +196,27 @@ def rope_stored(g, x, positions, index, cache, **more):
     return stored(g, rope(g, x, positions, **more), index, cache),
 
 
+def attention_inputs(g, q, q_weight, k, k_weight, v, positions, k_index, k_cache, v_index, v_cache, mode=2, read_early=None):
+    """q and k are normed and turned, k and v go to their caches: in the order of a model's graph."""
+    turned = norm_rope(g, q, q_weight, positions, dims=64, mode=mode)[0]
+    early = [g.silu(turned)] if read_early else []
+    return turned, *early, norm_rope_stored(g, k, k_weight, positions, k_index, k_cache, dims=64, mode=mode)[0], stored(g, v, v_index, v_cache)
+
+
+def attention_of_sections(g, q, q_weight, k, k_weight, v, positions, k_index, k_cache, v_index, v_cache):
+    """q lies in rows that hold gates too; positions of time, height and width."""
+    view = g.view_3d(q, q.ne[0] // 2, q.ne[1], q.ne[2], q.nb[1], q.nb[2], 0)
+    turned = norm_rope_sections(g, view, q_weight, positions)[0]
+    return turned, stored(g, norm_rope_sections(g, k, k_weight, positions)[0], k_index, k_cache), stored(g, v, v_index, v_cache)
+
+
+def attention_read_between(g, q, q_weight, k, k_weight, v, positions, k_index, k_cache, v_index, v_cache):
+    """The keys are read before the values are stored."""
+    turned = norm_rope(g, q, q_weight, positions, dims=64)[0]
+    keys = norm_rope_stored(g, k, k_weight, positions, k_index, k_cache, dims=64)[0]
+    return turned, g.cast(g.view_1d(keys, 4, 0), 0), stored(g, v, v_index, v_cache)
+
+
 def rope_of_view(g, x, w, positions):
     """q lies in rows that hold gates too."""
     view = g.view_3d(x, x.ne[0] // 2, x.ne[1], x.ne[2], x.nb[1], x.nb[2], 0)
@@ -231,6 +257,18 @@ def strided_gate(g, x, both):
     return g.mul(g.reshape_2d(x, size * heads, tokens), g.sigmoid(gate)),
 
 
+def gate_then_down(g, x, both, down):
+    """The gated heads are read by a product with quantized weights."""
+    y = strided_gate(g, x, both)[0]
+    return g.mul_mat(down, y), g.silu(y)
+
+
+def rows_of_product(g, x, index, a):
+    """Gathered rows are read by a product with quantized weights."""
+    y = g.get_rows(x, index)
+    return g.mul_mat(a, y), g.silu(y)
+
+
 def glu_then_down(g, a, b, down, x):
     """The gated unit is read by a product with quantized weights."""
     y = g.swiglu_split(g.mul_mat(a, x), g.mul_mat(b, x))
@@ -259,6 +297,54 @@ def experts_and_shared(g, x, w, gate, y, shared):
 
 def experts_and_shared_add(g, x, w, gate, y, shared, residual):
     return g.add(experts_and_shared(g, x, w, gate, y, shared)[0], residual),
+
+
+def expert_output(g, down, y, ids, w, gate, x, shared_down, z):
+    """The last products of the experts, their sum, and the shared expert."""
+    return experts_and_shared(g, g.mul_mat_id(down, y, ids), w, gate, x, g.mul_mat(shared_down, z))
+
+
+def expert_outputs(g, *inputs):
+    """With a residual, and what else reads the result."""
+    y = expert_output(g, *inputs)[0]
+    return g.add(y, g.silu(y)),
+
+
+def glu_of_experts_and_shared(g, a, b, ids, c, d, x, shared_first=False):
+    columns = g.reshape_3d(x, x.ne[0], 1, 1)
+    chosen = lambda: g.swiglu_split(g.mul_mat_id(a, columns, ids), g.mul_mat_id(b, columns, ids))
+    shared = lambda: g.swiglu_split(g.mul_mat(c, x), g.mul_mat(d, x))
+    return (shared(), chosen()) if shared_first else (chosen(), shared())
+
+
+def mixture_of_experts(g, a, b, down, ids, w, c, d, shared_down, gate, x):
+    """All of it but the router, in the order of a model's graph."""
+    columns = g.reshape_3d(x, x.ne[0], 1, 1)
+    y = g.swiglu_split(g.mul_mat_id(a, columns, ids), g.mul_mat_id(b, columns, ids))
+    routed = expert_sum(g, g.mul_mat_id(down, y, ids), w)[0]
+    z = g.mul_mat(shared_down, g.swiglu_split(g.mul_mat(c, x), g.mul_mat(d, x)))
+    return g.add(routed, g.mul(z, g.sigmoid(g.mul_mat(gate, x)))),
+
+
+def products_and_gates(g, a, b, alpha, beta, bias, factor, x, order="pgp"):
+    """What a linear layer projects; the order in which products and gates are wanted."""
+    weights, results = [a, b], []
+    for each in order:
+        results += [g.mul_mat(weights.pop(0), x)] if each == "p" else delta_net_gates(g, alpha, beta, bias, factor, x)
+    return results
+
+
+def product_between_gates(g, a, b, alpha, beta, bias, factor, x):
+    first, update = g.mul_mat(a, x), g.sigmoid(g.mul_mat(beta, x))
+    second = g.mul_mat(b, x)
+    return first, update, second, g.mul(g.softplus(g.add(g.mul_mat(alpha, x), bias)), factor)
+
+
+def gates_read_before(g, a, b, alpha, beta, bias, factor, x):
+    """One of the gates is needed before the last product."""
+    first = g.mul_mat(a, x)
+    decay, update = delta_net_gates(g, alpha, beta, bias, factor, x)
+    return first, update, g.silu(decay), g.mul_mat(b, x)
 
 
 def norm_of_products(g, x, w, a, b):
@@ -298,6 +384,26 @@ def strided_rows(g, x, w):
     return g.mul(g.rms_norm(view, 1e-6), w),
 
 
+def expert_output_inputs(kind, rows, k, shared_k, number, used, length):
+    return [blocks(kind, number, rows, k), normal(1, used, k), experts(number, 1, used), normal(1, used, 1), normal(1, length), normal(1, length),
+            blocks(kind, rows, shared_k), normal(1, shared_k)]
+
+
+def mixture_inputs(kind, down_kind, n, rows, shared_rows, used, number=4):
+    """`n` numbers a token, `rows` and `shared_rows` of them between the products."""
+    up, shared = blocks(kind, number, rows, n), blocks(kind, shared_rows, n)
+    return [up, up, blocks(down_kind, number, n, rows), experts(number, 1, used), normal(1, used, 1), shared, shared,
+            blocks(down_kind, n, shared_rows), normal(1, n), normal(1, n)]
+
+
+def attention_numbers(heads, k_heads, n, v_length, tokens, gates=1, positions=1):
+    """Inputs of attention_inputs: q, its weight, k, its weight, v, positions, where k goes, its cache, where v goes, its cache."""
+    halves = lambda *shape: lambda rng: rng.standard_normal(shape).astype(np.float16)
+    return [normal(tokens, heads, n * gates), normal(n), normal(tokens, k_heads, n), normal(n), normal(tokens, 1, v_length),
+            numbers(4096, positions * tokens), numbers(2 * tokens, tokens, np.int64, distinct=True), halves(2 * tokens, k_heads * n),
+            numbers(3 * tokens, tokens, np.int64, distinct=True), halves(3 * tokens, v_length)]
+
+
 def cases():
     """(name, graph, inputs, how often each fusion applies)"""
     for n in LENGTHS:
@@ -305,6 +411,7 @@ def cases():
         yield f"rms_norm_mul-{n}", norm_mul, [rows, row], {"rms_norm_mul": 1}
         yield f"rms_norm_mul_add-{n}", norm_mul_add, [rows, row, rows], {"rms_norm_mul_add": 1}
         yield f"add_rms_norm_mul-{n}", add_norm_mul, [rows, rows, row], {"add_rms_norm_mul": 1}
+        yield f"add_rms_norm_mul-alone-{n}", add_norm_mul_alone, [rows, rows, row], {"add_rms_norm_mul": 1}
         yield f"rms_norm_mul_add_rms_norm_mul-{n}", norm_add_norm, [rows, row, rows, row], {"rms_norm_mul_add_rms_norm_mul": 1}
         yield f"gated_rms_norm-{n}", gated_norm, [rows, row, rows], {"gated_rms_norm": 1}
         yield f"rms_norm_scale-{n}", norm_scale, [rows], {"rms_norm_scale": 1}
@@ -388,6 +495,18 @@ def cases():
     yield "norm-rope-yarn", lambda *a: norm_rope(*a, extension=1.0), [normal(3, 4, 64), normal(64), numbers(4096, 3)], {"rms_norm_mul_rope": 1}
     yield "norm-rope-batches", norm_rope, [normal(2, 3, 4, 64), normal(64), numbers(4096, 3)], {"rms_norm_mul_rope": 1}
     yield "norm-rope-weight-of-heads", norm_rope, [normal(3, 4, 64), normal(4, 64), numbers(4096, 3)], {"rms_norm_mul_rope": 1}
+    for heads, k_heads, n, v_length, tokens in ((16, 2, 256, 512, 1), (3, 1, 64, 32, 2), (9, 9, 80, 1028, 3), (2, 1, 128, 2052, 8)):
+        for mode, name in ((0, "neighbours"), (2, "halves")):
+            yield (f"attention-inputs-{n}-{name}", lambda *a, mode=mode: attention_inputs(*a, mode=mode),
+                   attention_numbers(heads, k_heads, n, v_length, tokens), {"rms_norm_mul_rope_set_rows_qkv": 1})
+    yield "attention-of-sections", attention_of_sections, attention_numbers(4, 2, 128, 256, 3, gates=2, positions=4), {
+        "rms_norm_mul_rope_set_rows_qkv": 1}
+    yield ("attention-inputs-many", attention_inputs, attention_numbers(2, 1, 64, 64, 65), {"rms_norm_mul_rope": 1, "rms_norm_mul_rope_set_rows": 1})
+    yield ("attention-read-early", lambda *a: attention_inputs(*a, read_early=True), attention_numbers(2, 1, 64, 64, 3),
+           {"rms_norm_mul_rope_set_rows": 1, "rms_norm_mul_rope": 1})
+    yield ("attention-read-between", attention_read_between, attention_numbers(2, 1, 64, 64, 3),
+           {"rms_norm_mul_rope_set_rows": 1, "rms_norm_mul_rope": 1})
+    yield ("attention-odd-values", attention_inputs, attention_numbers(2, 1, 64, 33, 3), {"rms_norm_mul_rope": 1, "rms_norm_mul_rope_set_rows": 1})
     yield "rope-of-view", rope_of_view, [normal(3, 2, 256), normal(128), numbers(4096, 3)], {"rms_norm_mul_rope": 1}
     yield "rope-stored-int-index", rope_stored, [normal(3, 2, 64), numbers(4096, 3), numbers(6, 3, distinct=True),
                                                  lambda rng: np.zeros((6, 128), np.float16)], {"rope_set_rows": 1}
@@ -406,6 +525,34 @@ def cases():
         "mul_mat_group": 1, "shared_q8_1": 1}
     yield "products-read-between", products_read_between, [quantized("q8_0", 8, 64), quantized("q8_0", 5, 64), quantized("q8_0", 9, 64), normal(64)], {
         "mul_mat_group": 1, "shared_q8_1": 1}
+    for i, kind in enumerate(QUANTIZED_TYPES):
+        rows, k, used = [7, 5, 1, 13][i % 4], [512, 256][i % 2], [1, 2, 8][i % 3]
+        yield (f"expert-output-{kind}", expert_output, expert_output_inputs(kind, rows, k, 768 - k, used + 1, max(used, 2), 264),
+               {"expert_output": 1})
+        yield (f"glu-of-experts-and-shared-{kind}", glu_of_experts_and_shared,
+               [blocks(kind, 3, rows, k), blocks(kind, 3, rows, k), experts(3, 1, 2), blocks(kind, 2 * rows - 1, k), blocks(kind, 2 * rows - 1, k),
+                normal(1, k)], {"mul_mat_id_glu_shared": 1})
+        gates = [normal(3, 512), normal(3, 512), normal(3), normal(3), normal(1, 512)]
+        yield (f"products-and-gates-{kind}", products_and_gates, [blocks(kind, rows, 512), blocks(kind, 5, 512), *gates], {
+            "mul_mat_group_delta_net_gates": 1})
+    yield "expert-output-most", expert_output, expert_output_inputs("q8_0", 6, 32, 64, 61, 30, 2049), {"expert_output": 1}
+    yield "expert-output-one", expert_output, expert_output_inputs("q8_0", 5, 32, 96, 3, 2, 512), {"expert_output": 1}
+    yield "expert-outputs", expert_outputs, expert_output_inputs("q8_0", 5, 32, 96, 3, 2, 512), {"expert_output": 1}
+    yield ("glu-of-shared-first", lambda *a: glu_of_experts_and_shared(*a, shared_first=True),
+           [blocks("q8_0", 6, 32, 64), blocks("q8_0", 6, 32, 64), experts(6, 1, 3), blocks("q8_0", 32, 64), blocks("q8_0", 32, 64), normal(1, 64)],
+           {"mul_mat_id_glu": 1, "mul_mat_glu": 1, "shared_q8_1": 1})
+    for name, kinds, rows, shared in (("short", ("q8_0", "q8_0"), 32, 96), ("long", ("q8_0", "q8_0"), 96, 32), ("two-types", ("q4_0", "q8_0"), 64, 64),
+                                        ("blocks", ("q4_K", "q6_K"), 256, 256)):
+        yield f"mixture-{name}", mixture_of_experts, mixture_inputs(*kinds, 512, rows, shared, 3), {
+            "mul_mat_id_glu_shared": 1, "expert_output": 1, "glu_q8_1": 2, "shared_q8_1": 2}
+    for heads, k, order in ((1, 512, "ppg"), (32, 2048, "gpp"), (7, 288, "pgp")):
+        gates = [normal(heads, k), normal(heads, k), normal(heads), normal(heads), normal(1, k)]
+        yield (f"products-and-gates-{order}", lambda *a, order=order: products_and_gates(*a, order=order),
+               [quantized("q8_0", 70, k), quantized("q8_0", 9, k), *gates], {"mul_mat_group_delta_net_gates": 1})
+    column = [quantized("q8_0", 70, 288), quantized("q8_0", 9, 288), normal(5, 288), normal(5, 288), normal(5), normal(5), normal(1, 288)]
+    yield "product-between-gates", product_between_gates, column, {"mul_mat_group_delta_net_gates": 1}
+    yield "products-of-many-rows-and-gates", products_and_gates, [quantized("q8_0", 4090, 288), *column[1:]], {"mul_mat_group_delta_net_gates": 1}
+    yield "gates-read-before", gates_read_before, column, {"mul_mat_group": 1, "delta_net_gates": 1}
     for n, rows in ((2, 1), (14, 3), (130, 5), (256, 16), (2056, 2)):
         yield f"norm-scale-pair-{n}", norm_scale_pair, [normal(rows, n)], {"rms_norm_scale_pair": 1}
     for channels, tokens, taps in ((7, 1, 4), (65, 3, 4), (96, 20, 4), (33, 70, 3), (40, 9, 5)):
@@ -433,6 +580,16 @@ def cases():
                {"mul_mat_glu": 1, "glu_q8_1": 1, "shared_q8_1": 1})
         yield (f"experts-then-down-{m}", experts_then_down, [blocks(kind, 8, m, k), blocks(kind, 8, m, k), quantized("q8_0", 8, 5, m), normal(3, k),
                                                              experts(8, 3, 2)], {"mul_mat_id_glu": 1, "glu_q8_1": 1, "shared_q8_1": 1})
+    for size, heads, tokens in ((64, 2, 1), (256, 16, 1), (36, 8, 3), (1032, 4, 2)):
+        yield (f"gate-then-down-{size}", gate_then_down,
+               [normal(tokens, heads, size), normal(tokens, heads, 2 * size), quantized("q8_0", 5, size * heads)],
+               {"cont_sigmoid_mul": 1, "gate_q8_1": 1, "shared_q8_1": 1})
+    yield "gate-then-down-18", gate_then_down, [normal(3, 16, 18), normal(3, 16, 36), quantized("q8_0", 5, 288)], {"cont_sigmoid_mul": 1}
+    for n, rows, used in ((32, 1, 1), (288, 1, 1), (2048, 5, 3), (512, 3, 9)):
+        yield f"rows-of-product-{n}", rows_of_product, [normal(rows, n), numbers(rows, used), quantized("q8_0", 5, n)], {
+            "get_rows_q8_1": 1, "shared_q8_1": 1}
+    yield ("rows-of-product-batches", rows_of_product, [normal(2, 5, 96), lambda rng: rng.integers(0, 5, (2, 3)).astype(np.int32), quantized("q8_0", 5, 96)],
+           {"get_rows_q8_1": 1, "shared_q8_1": 1})
     yield ("glu-of-zeros-then-down", glu_then_down, [quantized("q8_0", 32, 64), quantized("q8_0", 32, 64), quantized("q8_0", 7, 32),
                                                      lambda rng: np.zeros(64, np.float32)], {"mul_mat_glu": 1, "glu_q8_1": 1, "shared_q8_1": 1})
     for i, kind in enumerate(QUANTIZED_TYPES):
@@ -600,6 +757,17 @@ def two_inputs_of_gates(g, alpha, beta, bias, factor, x, y):
     return (g.mul(g.softplus(g.add(g.mul_mat(alpha, x), bias)), factor), g.sigmoid(g.mul_mat(beta, y)))
 
 
+def expert_output_read(g, down, y, ids, w, gate, x, shared_down, z):
+    """What the chosen experts gave is read elsewhere too."""
+    routed = g.mul_mat_id(down, y, ids)
+    return experts_and_shared(g, routed, w, gate, x, g.mul_mat(shared_down, z))[0], g.silu(routed)
+
+
+def shared_output_read(g, down, y, ids, w, gate, x, shared_down, z):
+    shared = output(g.mul_mat(shared_down, z))
+    return experts_and_shared(g, g.mul_mat_id(down, y, ids), w, gate, x, shared)
+
+
 def rope_read(g, x, positions, index, cache):
     """What goes to the cache is read elsewhere too."""
     turned = rope(g, x, positions)
@@ -682,6 +850,27 @@ def test_refused(name):
     wanted, _ = compute(build, inputs, fused=False)
     got, applied = compute(build, inputs)
     assert got == wanted and not {name for name in applied if not name.startswith(("shared_", "mul_mat_group"))}
+
+
+OUTPUT = expert_output_inputs("q8_0", 5, 32, 64, 3, 2, 512)
+SMALLER = {
+    "expert-output-read": (expert_output_read, OUTPUT),
+    "shared-output-read": (shared_output_read, OUTPUT),
+    "expert-output-types": (expert_output, [blocks("q4_0", 3, 5, 32), *OUTPUT[1:]]),
+    "expert-output-tokens": (expert_output, [OUTPUT[0], normal(2, 2, 32), experts(3, 2, 2), normal(2, 2, 1), OUTPUT[4], normal(2, 512), OUTPUT[6],
+                                             normal(2, 64)]),
+    "expert-output-short-gate": (expert_output, [*OUTPUT[:4], normal(1, 256), normal(1, 256), *OUTPUT[6:]]),
+    "expert-output-many": (expert_output, expert_output_inputs("q8_0", 2, 32, 32, 70, 31, 512)),
+}
+
+
+@pytest.mark.parametrize("name", list(SMALLER))
+def test_experts_are_left_apart(name):
+    build, makers = SMALLER[name]
+    inputs = [make(new_rng()) for make in makers]
+    wanted, _ = compute(build, inputs, fused=False)
+    got, applied = compute(build, inputs)
+    assert got == wanted and "expert_output" not in applied
 
 
 def test_a_gate_for_each_column():
