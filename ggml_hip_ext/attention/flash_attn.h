@@ -42,10 +42,11 @@ struct query_row {
     uint32_t query, head;
 };
 
-STRATA_DEVICE query_row unpack_row(const flash_attn_args & a, uint32_t kv_head, uint32_t row) {
-    const uint32_t query = row / a.heads_per_kv;
-    return {query, kv_head * a.heads_per_kv + row - query * a.heads_per_kv};
+STRATA_DEVICE query_row unpack_row(uint32_t heads_per_kv, uint32_t kv_head, uint32_t row) {
+    const uint32_t query = row / heads_per_kv;
+    return {query, kv_head * heads_per_kv + row - query * heads_per_kv};
 }
+STRATA_DEVICE query_row unpack_row(const flash_attn_args & a, uint32_t kv_head, uint32_t row) { return unpack_row(a.heads_per_kv, kv_head, row); }
 
 STRATA_DEVICE uint32_t dst_row(const flash_attn_args & a, uint32_t batch, query_row r) { return (batch * a.n_q + r.query) * a.n_head + r.head; }
 

@@ -93,17 +93,22 @@ STRATA_DEVICE float sum_over_lanes(float value) {
 template <class Shape, uint32_t R>
 STRATA_DEVICE uint32_t unmasked_steps(const flash_attn_args & a, const char * mask, uint32_t batch, uint32_t kv_head, uint32_t first_row, uint32_t from,
                                       uint32_t stride, uint32_t end) {
+    uint32_t heads_per_kv = a.heads_per_kv;
+    if constexpr (R > 4) {
+        // Computed anew each time: kept from call to call, what follows from these takes scalar registers that decoding needs.
+        asm volatile("" : "+s"(first_row), "+s"(heads_per_kv));
+    }
     const uint32_t first = from + lane_id() * stride;
     bool wanted = true;
     if (first + Shape::keys <= end) {
-        const uint32_t last_row = min(first_row + R, a.n_q * a.heads_per_kv) - 1;
-        const query_row place = unpack_row(a, kv_head, first_row);
+        const uint32_t last_row = min(first_row + R, a.n_q * heads_per_kv) - 1;
+        const query_row place = unpack_row(heads_per_kv, kv_head, first_row);
         // Rows of one query share their mask, if all heads do.
         const bool by_query = a.mask_heads == 1;
-        const uint32_t masks = by_query ? unpack_row(a, kv_head, last_row).query - place.query + 1 : last_row - first_row + 1;
+        const uint32_t masks = by_query ? unpack_row(heads_per_kv, kv_head, last_row).query - place.query + 1 : last_row - first_row + 1;
         uint32_t any = 0;
         for (uint32_t n = 0; n < masks; ++n) {
-            const query_row of = by_query ? query_row{place.query + n, 0} : unpack_row(a, kv_head, first_row + n);
+            const query_row of = by_query ? query_row{place.query + n, 0} : unpack_row(heads_per_kv, kv_head, first_row + n);
             const uint32_t offset = mask_offset(a, batch, of) + first * 2;
             for (uint32_t i = 0; i < Shape::groups; ++i) {
                 const uint2v words = load<uint2v>(mask, offset, i * 8);
@@ -124,8 +129,13 @@ STRATA_DEVICE void attention_vector(const flash_attn_args & a) {
     constexpr uint32_t lane_scores = shape::lane_scores;
     static_assert(unroll == 4);
     __shared__ vector_lds<shape, R> lds;
-    const kv_format k_format = format_of<Types>(a.k_format);
-    const kv_format v_format = format_of<Types>(a.v_format);
+    kv_format k_format = format_of<Types>(a.k_format);
+    kv_format v_format = format_of<Types>(a.v_format);
+    if constexpr (Types == kv_types::any && R > 4) {
+        // Vector registers are left over, scalar ones are not.
+        k_format.biased = recomputed(k_format.biased);
+        v_format.biased = recomputed(v_format.biased);
+    }
 
     const uint32_t wave = uniform(thread_x() / 32);
     const uint32_t group = shape::groups == 1 ? 0 : lane_id() / lanes;

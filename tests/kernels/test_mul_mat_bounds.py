@@ -96,7 +96,7 @@ def test_quantizing_mat_vec(type):
                 weights, activations = upload(rows * row), upload(columns * k * 4)
                 dst = emulator().upload(np.full(rows * columns, np.nan, np.float32))
                 members = struct.pack("<2Q3I4x", weights, dst, row, rows, tiles(rows, group)) + bytes(96)
-                arguments = struct.pack("<4Q", activations, k * 4, 0, 0) + members + struct.pack("<I4x", k)
+                arguments = struct.pack("<4Q", activations, k * 4, 0, 0) + members + struct.pack("<2I", k, tiles(rows, group)) + bytes(88)
                 lds = columns * (tiles(k, 128) * 144 + k // 32 * 8)
                 run(f"mul_mat_vec_quantize_{type}_c{columns}", tiles(rows, group), 512, arguments, (weights, activations), dst, rows * columns, lds)
 
