@@ -82,6 +82,8 @@ def _start(g: Graph, outputs, run) -> None:
 
 @contextlib.contextmanager
 def _apart(g: Graph, outputs):
+    for tensor in outputs:  # what is read here has to be written, also where no node reads it
+        lib.ggml_set_output(tensor)
     g.run(*outputs)
     yield
 
