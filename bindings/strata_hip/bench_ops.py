@@ -180,19 +180,21 @@ def chosen(op: Optional[str], pattern: Optional[str], large: bool) -> List[Case]
 # The child: computes the cases, and says which launches were whose
 
 class Process:
-    """Both backends on one emulator."""
+    """Both backends on one emulator; without a library of stock's, ours alone."""
 
-    def __init__(self, stock: pathlib.Path):
+    def __init__(self, stock: Optional[pathlib.Path]):
         emulator = plugin.library_folder() / "libstrata-emulator.so"
         os.environ["STRATA_EMULATOR_LIBRARY"] = str(emulator)  # the same file is the same device for both
         self.emulator = ctypes.CDLL(str(emulator), mode=ctypes.RTLD_GLOBAL)  # stock's open symbols are found in it
         self.emulator.strata_emulator_blas_calls.restype = ctypes.c_uint64
         plugin.load("emulator")
-        if not plugin.ggml().ggml_backend_load(os.fsencode(stock)):
+        if stock and not plugin.ggml().ggml_backend_load(os.fsencode(stock)):
             raise StrataError(f"ggml does not load {stock}")
         devices = {plugin.ggml_base().ggml_backend_dev_name(device).decode(): device for device in plugin.all_devices()}
         self.backends = {}
         for name, device in BACKENDS.items():
+            if name == "stock" and not stock:
+                continue
             if device not in devices:
                 raise StrataError(f"no device {device}, but {', '.join(devices)}")
             self.backends[name] = lib.ggml_backend_dev_init(ffi.cast("ggml_backend_dev_t", devices[device]), ffi.NULL)
@@ -218,6 +220,20 @@ class Process:
             raise StrataError(f"{data.nbytes} bytes for a tensor of {size}")
         lib.ggml_backend_tensor_set(tensor, ffi.cast("void *", data.ctypes.data), 0, size)
 
+    def compute(self, builder: Builder, graph: Any, backend: Any, what: str) -> Dict[str, int]:
+        """Fills the inputs and computes the graph, whose tensors have memory: the places of its first launch and of that behind the last
+        one, and how many products were given to hipBLAS. Raises StrataError, which names `what`."""
+        rng = np.random.default_rng(7)
+        for tensor, type, ne, fill in builder.inputs:
+            self.fill(tensor, type, ne, fill, rng)
+        lib.ggml_backend_synchronize(backend)
+        before = self.position()
+        if lib.ggml_backend_graph_compute(backend, graph) != lib.GGML_STATUS_SUCCESS:
+            raise StrataError(f"{what} failed")
+        lib.ggml_backend_synchronize(backend)
+        after = self.position()
+        return {"first": before["launches"], "last": after["launches"], "blas": after["blas"] - before["blas"]}
+
     def run(self, case: Case, backend: Any) -> Optional[Dict[str, Any]]:
         """Which launches the case took, and its result; None if the backend does not compute it."""
         ctx = lib.ggml_init({"mem_size": 1 << 20, "mem_buffer": ffi.NULL, "no_alloc": True})
@@ -229,20 +245,12 @@ class Process:
         graph = lib.ggml_new_graph(ctx)
         lib.ggml_build_forward_expand(graph, result)
         buffer = lib.ggml_backend_alloc_ctx_tensors(ctx, backend)
-        rng = np.random.default_rng(7)
-        for tensor, type, ne, fill in builder.inputs:
-            self.fill(tensor, type, ne, fill, rng)
-        lib.ggml_backend_synchronize(backend)
-        before = self.position()
-        if lib.ggml_backend_graph_compute(backend, graph) != 0:
-            raise StrataError(f"{case.name} failed")
-        lib.ggml_backend_synchronize(backend)
-        after = self.position()
+        taken = self.compute(builder, graph, backend, case.name)
         output = np.empty(lib.ggml_nbytes(result) // 4, np.float32)
         lib.ggml_backend_tensor_get(result, ffi.cast("void *", output.ctypes.data), 0, output.nbytes)
         lib.ggml_backend_buffer_free(buffer)
         lib.ggml_free(ctx)
-        return {"first": before["launches"], "last": after["launches"], "blas": after["blas"] - before["blas"], "output": output}
+        return {**taken, "output": output}
 
 
 def _child(stock: str, sides: Sequence[str], indices: Sequence[int]) -> None:

@@ -8,7 +8,6 @@ The chains are those whose bits tests/ops/test_fusions.py and test_fusions_delta
 launches.
 """
 import argparse
-import ctypes
 import dataclasses
 import json
 import os
@@ -25,7 +24,7 @@ TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "ops")]
 
 import test_fusions as chains  # noqa: E402
-from strata_hip import bench_ops, plugin  # noqa: E402
+from strata_hip import bench_ops  # noqa: E402
 from strata_hip.calibrate import GAP_US  # noqa: E402
 from strata_hip.errors import StrataError  # noqa: E402
 from strata_hip.ggml import ffi, lib  # noqa: E402
@@ -135,16 +134,6 @@ def cases() -> List[Chain]:
     return found
 
 
-class Ours(bench_ops.Process):
-    """This backend alone."""
-
-    def __init__(self) -> None:
-        self.emulator = ctypes.CDLL(str(plugin.library_folder() / "libstrata-emulator.so"), mode=ctypes.RTLD_GLOBAL)
-        self.emulator.strata_emulator_blas_calls.restype = ctypes.c_uint64
-        plugin.load("emulator")
-        self.backends = {"ours": lib.ggml_backend_dev_init(lib.ggml_backend_dev_by_name(bench_ops.BACKENDS["ours"].encode()), ffi.NULL)}
-
-
 def compute(process: bench_ops.Process, build: Callable[[Any], Any], backend: Any) -> Optional[Dict[str, int]]:
     """Which launches the chain took; None if the backend does not compute all of it."""
     ctx = lib.ggml_init({"mem_size": 1 << 21, "mem_buffer": ffi.NULL, "no_alloc": True})
@@ -157,24 +146,16 @@ def compute(process: bench_ops.Process, build: Callable[[Any], Any], backend: An
         if not all(lib.ggml_backend_supports_op(backend, lib.ggml_graph_node(made, i)) for i in range(lib.ggml_graph_n_nodes(made))):
             return None
         buffer = lib.ggml_backend_alloc_ctx_tensors(ctx, backend)
-        rng = np.random.default_rng(7)
-        for tensor, type, ne, fill in builder.inputs:
-            process.fill(tensor, type, ne, fill, rng)
-        lib.ggml_backend_synchronize(backend)
-        before = process.position()
-        if lib.ggml_backend_graph_compute(backend, made) != lib.GGML_STATUS_SUCCESS:
-            raise StrataError("a chain failed")
-        lib.ggml_backend_synchronize(backend)
-        after = process.position()
+        taken = process.compute(builder, made, backend, "a chain")
         lib.ggml_backend_buffer_free(buffer)
-        return {"first": before["launches"], "last": after["launches"], "blas": after["blas"] - before["blas"]}
+        return taken
     finally:
         lib.ggml_free(ctx)
 
 
 def child(stock: str, indices: Sequence[int]) -> None:
     """Prints a line of JSON a chain."""
-    process = bench_ops.Process(pathlib.Path(stock)) if stock else Ours()
+    process = bench_ops.Process(pathlib.Path(stock) if stock else None)
     every = cases()
     for index in indices:
         ran = {}
