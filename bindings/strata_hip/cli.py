@@ -281,8 +281,16 @@ def _ops_parser(commands: Commands) -> None:
     command.add_argument("action", choices=["list", "support", "test", "perf"])
     command.add_argument("-o", "--op", metavar="OP[,OP]", help="names of operators, regexes of them, or one whole case")
     command.add_argument("-p", "--pattern", metavar="REGEX", help="only cases whose parameters hold this")
+    command.add_argument("-j", "--jobs", type=_positive, default=None, metavar="N",
+                         help="test: programs at a time (default: one for each core on the emulator, one on a GPU)")
     _runtime_argument(command)
     command.set_defaults(command=_ops)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of 1 or more")
+    return int(text)
 
 
 def _ops(options: argparse.Namespace) -> int:

@@ -5,10 +5,12 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import queue
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import Any, Dict, Generator, Iterable, Iterator, List, Optional, Sequence, Tuple
 
@@ -57,13 +59,16 @@ class Tests:
         device, StrataError if the programs are not there."""
         self.device = device
         self._arguments = ["--test-file", str(file)] if file else []
-        self._running: Dict[str, int] = {}   # op -> cases that run; after cases()
-        self._position: Dict[str, int] = {}  # name -> where test-backend-ops has it; after cases()
+        self.position: Dict[str, int] = {}  # name of a case -> where test-backend-ops has it; after cases()
         found = plugin.load(runtime).runtime  # first: tools() may compile for minutes
         self.program, self.preload = tools(PROGRAM, PRELOAD)
         self.environment = dict(os.environ, STRATA_RUNTIME=found, GGML_BACKEND_PATH=str(plugin.library_folder() / plugin.PLUGIN))
         if file:  # their surroundings are not initialised: scripts/tools/preload.cpp
             self.environment.update(LD_PRELOAD=str(self.preload), STRATA_CLEAR_BUFFERS="1")
+
+    @property
+    def emulated(self) -> bool:
+        return self.environment["STRATA_RUNTIME"] == "emulator"
 
     def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
         """The program, its stderr in its stdout."""
@@ -89,78 +94,121 @@ class Tests:
                     bar.update()
         if process.wait() != 0 or not found:
             raise StrataError(f"{PROGRAM} did not list its cases (exit code {process.returncode}):\n{''.join(tail)}")
-        self._running = collections.Counter(case.op for case in found if case.runs)
-        self._position = {case.name: i for i, case in reversed([*enumerate(found)])}
+        self.position = {case.name: i for i, case in reversed([*enumerate(found)])}
         return found
 
-    def run(self, cases: Sequence[Case]) -> Generator[Result, None, None]:
-        """Runs some of cases() and yields each result as it comes. A case that ends the program counts as failed; the rest go on
-        without it."""
-        todo = collections.deque(self._portions(cases))
-        while todo:
-            waiting = todo.popleft()
-            process = self.start("test", "-o", self._filter(waiting))
-            assert process.stdout
-            told: List[str] = []
-            started = time.monotonic()
-            try:
-                for line in process.stdout:
-                    line = _COLOUR.sub("", line).rstrip()
-                    match = _LINE.match(line)
-                    name = f"{match['op']}({match['parameters']})" if match else ""
-                    if match is None or name not in waiting:
-                        told = telling(told, 9) + [line]
-                        continue
-                    case = waiting[name].pop()
-                    if not waiting[name]:
-                        del waiting[name]
-                    now = time.monotonic()
-                    passed = match["verdict"] == "OK"
-                    yield Result(case, passed, "" if passed else "\n".join([*told, line]), now - started)
-                    started, told = now, []
-                code = process.wait()
-            finally:  # nobody wants the rest
-                process.kill()
-                process.wait()
-            if waiting:
-                culprit = min(waiting, key=self._position.__getitem__)  # the first that was not reported
-                ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
-                for case in waiting.pop(culprit):
-                    yield Result(case, False, "\n".join([*told, f"{PROGRAM} {ended} here"]), time.monotonic() - started)
-                todo.extendleft(reversed([*self._portions([case for some in waiting.values() for case in some])]))
-
-    def _portions(self, cases: Iterable[Case]) -> Iterator[Dict[str, List[Case]]]:
-        """Cases for a run each, by their names; a few names are listed twice. All that run of an op make one portion."""
-        by_op: Dict[str, Dict[str, List[Case]]] = {}
-        for case in cases:
-            by_op.setdefault(case.op, {}).setdefault(case.name, []).append(case)
-        some: Dict[str, List[Case]] = {}
-        for names in by_op.values():
-            if self._whole(names):
-                yield names
-                continue
-            for name, same in names.items():
-                if len(some) == CASES_A_RUN:
-                    yield some
-                    some = {}
-                some[name] = same
-        if some:
-            yield some
-
-    def _whole(self, names: Dict[str, List[Case]]) -> bool:
-        """Whether these are all cases of one op that run, and too many to be named."""
-        ops = {same[0].op for same in names.values()}
-        return len(names) > CASES_A_RUN and len(ops) == 1 and sum(map(len, names.values())) == self._running[next(iter(ops))]
-
-    def _filter(self, names: Dict[str, List[Case]]) -> str:
-        """What has test-backend-ops run these."""
-        return next(iter(names.values()))[0].op if self._whole(names) else ",".join(names)
+    def run(self, cases: Sequence[Case], jobs: Optional[int] = None) -> Generator[Result, None, None]:
+        """Runs some of cases(), `jobs` programs at a time, and yields each result as it comes. jobs=None: on the emulator as many as
+        there are cores, on a GPU one. A case that ends the program counts as failed; the rest go on without it."""
+        jobs = jobs or (len(os.sched_getaffinity(0)) if self.emulated else 1)
+        runs = _Runs(self, [*_portions(cases, jobs)], jobs)
+        try:
+            yield from runs.results()
+        finally:  # nobody wants the rest
+            runs.end()
 
     def command(self, case: Case) -> str:
         """What repeats a case in a shell."""
         names = ["STRATA_RUNTIME", "GGML_BACKEND_PATH"] + (["LD_PRELOAD", "STRATA_CLEAR_BUFFERS"] if self._arguments else [])
         variables = " ".join(f"{name}={self.environment[name]}" for name in names)
         return " ".join([variables, str(self.program), "test", "-b", self.device, *self._arguments, "-o", f"'{case.name}'"])
+
+
+Portion = Dict[str, List[Case]]  # cases of one run of the program, by their names; a few names are listed twice
+
+
+def _portions(cases: Iterable[Case], jobs: int) -> Iterator[Portion]:
+    """All cases of a name come into one portion: the program runs them together."""
+    by_name: Portion = collections.defaultdict(list)
+    for case in cases:
+        by_name[case.name].append(case)
+    names = [*by_name]
+    size = max(1, min(CASES_A_RUN, -(-len(names) // jobs)))
+    for first in range(0, len(names), size):
+        yield {name: by_name[name] for name in names[first:first + size]}
+
+
+class _Runs:
+    """Several runs of test-backend-ops at a time, which share the cores among them."""
+
+    def __init__(self, tests: Tests, portions: List[Portion], jobs: int):
+        cores = max(1, len(os.sched_getaffinity(0)) // jobs)
+        # The CPU backend, which computes what is compared with, takes four threads for itself; OpenMP's own limit holds it back.
+        limits = {"STRATA_EMULATOR_THREADS": str(cores), "OMP_THREAD_LIMIT": str(cores)} if jobs > 1 and tests.emulated else {}
+        self._tests, self._limits = tests, {name: value for name, value in limits.items() if name not in tests.environment}
+        self._todo = collections.deque(portions)
+        self._told: "queue.SimpleQueue[Result | BaseException | None]" = queue.SimpleQueue()  # None: a thread has ended
+        self._processes: Dict[int, "subprocess.Popen[str]"] = {}  # of each thread
+        self._lock = threading.Lock()  # of the processes
+        self._ended = False
+        self._threads = [threading.Thread(target=self._work, args=(i,), daemon=True) for i in range(jobs)]
+        for thread in self._threads:
+            thread.start()
+
+    def results(self) -> Iterator[Result]:
+        left = len(self._threads)
+        while left:
+            told = self._told.get()
+            if told is None:
+                left -= 1
+            elif isinstance(told, BaseException):
+                raise told
+            else:
+                yield told
+
+    def end(self) -> None:
+        """Ends what still runs."""
+        with self._lock:
+            self._ended = True
+            for process in self._processes.values():
+                process.kill()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, thread: int) -> None:
+        try:
+            while True:
+                try:
+                    portion = self._todo.popleft()
+                except IndexError:
+                    break
+                with self._lock:
+                    if self._ended:
+                        break
+                    process = self._processes[thread] = self._tests.start("test", "-o", ",".join(portion), **self._limits)
+                self._read(process, portion)
+        except BaseException as error:  # results() raises it
+            self._told.put(error)
+        finally:
+            self._told.put(None)
+
+    def _read(self, process: "subprocess.Popen[str]", waiting: Portion) -> None:
+        """Tells the results of one run, and leaves what a case that ended it kept from running to another."""
+        assert process.stdout
+        told: List[str] = []
+        started = time.monotonic()
+        for line in process.stdout:
+            line = _COLOUR.sub("", line).rstrip()
+            match = _LINE.match(line)
+            name = f"{match['op']}({match['parameters']})" if match else ""
+            if match is None or name not in waiting:
+                told = telling(told, 9) + [line]
+                continue
+            case = waiting[name].pop()
+            if not waiting[name]:
+                del waiting[name]
+            now = time.monotonic()
+            passed = match["verdict"] == "OK"
+            self._told.put(Result(case, passed, "" if passed else "\n".join([*told, line]), now - started))
+            started, told = now, []
+        code = process.wait()
+        if waiting and not self._ended:
+            culprit = min(waiting, key=self._tests.position.__getitem__)  # the first that was not reported
+            ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
+            for case in waiting.pop(culprit):
+                self._told.put(Result(case, False, "\n".join([*told, f"{PROGRAM} {ended} here"]), time.monotonic() - started))
+            if waiting:
+                self._todo.appendleft(waiting)
 
 
 def chosen(cases: Iterable[Case], ops: Optional[str], pattern: Optional[str]) -> List[Case]:
@@ -199,7 +247,9 @@ def run(options: argparse.Namespace) -> int:
     if options.action == "perf":
         return perf(tests, options)
     cases = chosen(tests.cases(), options.op, options.pattern)
-    return {"list": list_cases, "support": support, "test": test}[options.action](tests, cases)
+    if options.action == "test":
+        return test(tests, cases, options.jobs)
+    return {"list": list_cases, "support": support}[options.action](tests, cases)
 
 
 def list_cases(tests: Tests, cases: List[Case]) -> int:
@@ -223,14 +273,14 @@ def support(tests: Tests, cases: List[Case]) -> int:
     return 0
 
 
-def test(tests: Tests, cases: List[Case]) -> int:
+def test(tests: Tests, cases: List[Case], jobs: Optional[int]) -> int:
     """Runs what the device accepts; a summary."""
     todo = [case for case in cases if case.runs]
     results: List[Result] = []
     started = time.monotonic()
     interrupted = False
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what was run so far is told
-    with progress(len(todo)) as bar, contextlib.closing(tests.run(todo)) as run_one:
+    with progress(len(todo)) as bar, contextlib.closing(tests.run(todo, jobs)) as run_one:
         try:
             for result in run_one:
                 results.append(result)
@@ -249,7 +299,7 @@ def test(tests: Tests, cases: List[Case]) -> int:
 
 
 def summary(tests: Tests, cases: List[Case], results: List[Result], seconds: float) -> None:
-    failed = [result for result in results if not result.passed]
+    failed = sorted((result for result in results if not result.passed), key=lambda result: tests.position[result.case.name])
     print(f"{len(cases)} cases: {len(results)} run in {seconds:.0f} s, {len(results) - len(failed)} passed, {len(failed)} failed; "
           f"{sum(case.refusal is not None for case in cases)} refused by the device; "
           f"{sum(case.refusal is None and not case.reference for case in cases)} not computed by the reference")
@@ -286,8 +336,7 @@ def print_refusals(cases: Iterable[Case]) -> None:
 
 def perf(tests: Tests, options: argparse.Namespace) -> int:
     """test-backend-ops' own timing, line by line. Raises StrataError if nothing fits."""
-    emulated = tests.environment["STRATA_RUNTIME"] == "emulator"
-    if emulated:
+    if tests.emulated:
         print("Emulated: these times are the emulator's on this CPU, seconds to minutes a case, and say nothing of the chip's speed.",
               flush=True)
     arguments = [each for flag, value in (("-o", options.op), ("-p", options.pattern)) if value for each in (flag, value)]
@@ -302,7 +351,7 @@ def perf(tests: Tests, options: argparse.Namespace) -> int:
             if "us/run" in line:
                 timed += 1
                 bar.clear()
-                print(line + (" (emulated)" if emulated else ""), flush=True)
+                print(line + (" (emulated)" if tests.emulated else ""), flush=True)
             refused += "not supported" in line
             bar.update("us/run" in line or "not supported" in line)
     if process.wait() != 0:
