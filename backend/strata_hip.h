@@ -30,7 +30,7 @@ STRATA_HIP_EXPORT uint64_t strata_hip_thread_errors(void);
 STRATA_HIP_EXPORT const char * strata_hip_device_json(void);
 
 /// A counter since the library was loaded: graphs_planned, graphs_replayed, launches, copies, nodes, allocated_bytes,
-/// errors; and of each fusion, how often it was applied: "fusion." and its name. UINT64_MAX for an unknown name.
+/// errors, graphs_captured, graph_launches; and of each fusion, how often it was applied: "fusion." and its name. UINT64_MAX for an unknown name.
 STRATA_HIP_EXPORT uint64_t strata_hip_counter(const char * name);
 
 /// Why the first device does not compute `op`: NULL if it does, else a constant text.

@@ -7,7 +7,7 @@
 namespace strata {
 
 std::set<std::string> all_switches() {
-    std::set<std::string> names = {"flash_attn_tile", "flash_attn_vector", "fusion", "mul_mat_vec", "mul_mat_vec_quantize", "wmma"};
+    std::set<std::string> names = {"flash_attn_tile", "flash_attn_vector", "fusion", "graphs", "mul_mat_vec", "mul_mat_vec_quantize", "wmma"};
     for (const char * fusion : fusion_labels()) {
         names.insert(fusion);
     }

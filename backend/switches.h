@@ -6,7 +6,7 @@
 
 namespace strata {
 
-/// Kernels that others can stand in for, all fusions one by one, and "fusion" for all of them.
+/// Kernels that others can stand in for, all fusions one by one, "fusion" for all of them, and "graphs" for HIP graphs.
 std::set<std::string> all_switches();
 
 /// Throws failure if STRATA_DISABLE has a name that is none of them: what is measured with a wrong name would be told as measured without

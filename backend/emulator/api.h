@@ -18,6 +18,7 @@ namespace strata {
 
 #define STRATA_X(result, name, parameters) STRATA_EXPORT result name parameters;
 STRATA_HIP_FUNCTIONS(STRATA_X)
+STRATA_HIP_OPTIONAL_FUNCTIONS(STRATA_X)
 STRATA_GUEST_FUNCTIONS(STRATA_X)
 #undef STRATA_X
 STRATA_EXPORT hipError_t hipDeviceReset(void);
@@ -48,11 +49,12 @@ struct function {
 
 /// A captured graph, and one that can be launched: commands in the order in which they were captured.
 struct graph {
-    std::vector<work> nodes;
+    std::vector<recorded_command> nodes;
 };
 struct graph_exec {
     std::mutex lock;
-    std::shared_ptr<const std::vector<work>> nodes;  ///< launches in flight keep theirs when it is updated
+    std::shared_ptr<const std::vector<recorded_command>> nodes;  ///< launches in flight keep theirs when it is updated
+    footprint_ptr what;  ///< memory that all of them use; nullptr if the sanitizer does not watch the host
 };
 
 /// Handles that the program holds. Never destroyed.

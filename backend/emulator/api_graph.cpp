@@ -1,6 +1,10 @@
 // HIP's graphs, as streams capture them: lists of commands that run in the order in which they were captured, which is one of
 // the orders that the dependencies between the streams of a capture allow.
 #include "api.h"
+#include "instruments/counts.h"
+
+#include <set>
+#include <tuple>
 
 namespace strata {
 
@@ -22,6 +26,28 @@ std::shared_ptr<graph_exec> find_exec(const char * call, hipGraphExec_t handle) 
         fail(hipErrorInvalidValue, format("%s: %p is no executable graph, or one that was destroyed", call, static_cast<void *>(handle)));
     }
     return found;
+}
+
+/// The memory of all commands of a graph, each piece once for each use: a model's kernels are given the same buffers again and again.
+footprint_ptr footprint_of(const std::vector<recorded_command> & nodes) {
+    if (!watching_host()) {
+        return nullptr;
+    }
+    auto all = std::make_shared<footprint>();
+    all->what = "hipGraphLaunch";
+    std::set<std::tuple<uint64_t, uint64_t, footprint::use>> known;
+    for (const recorded_command & node : nodes) {
+        if (!node.what) {
+            continue;
+        }
+        for (const footprint::range & r : node.what->ranges) {
+            if (known.emplace(r.begin, r.end, r.how).second) {
+                all->ranges.push_back(r);
+                all->ranges.back().of = node.what->what;
+            }
+        }
+    }
+    return all;
 }
 
 }  // namespace
@@ -89,7 +115,9 @@ hipError_t hipGraphInstantiate(hipGraphExec_t * exec, hipGraph_t handle, hipGrap
             return from ? fail(hipErrorInvalidValue, "hipGraphInstantiate: a null pointer for the result") : hipErrorInvalidValue;
         }
         auto made = std::make_shared<graph_exec>();
-        made->nodes = std::make_shared<const std::vector<work>>(from->nodes);
+        made->nodes = std::make_shared<const std::vector<recorded_command>>(from->nodes);
+        made->what = footprint_of(from->nodes);
+        count_graph(graph_call::instantiated);
         *exec = handle_tables::instance().graph_execs.add(std::move(made));
         return hipSuccess;
     });
@@ -115,7 +143,8 @@ hipError_t hipGraphExecUpdate(hipGraphExec_t handle, hipGraph_t source, hipGraph
             return fail(hipErrorGraphExecUpdateFailure, format("hipGraphExecUpdate: the graph has %zu nodes, the executable one %zu",
                                                                from->nodes.size(), exec->nodes->size()));
         }
-        exec->nodes = std::make_shared<const std::vector<work>>(from->nodes);
+        exec->nodes = std::make_shared<const std::vector<recorded_command>>(from->nodes);
+        exec->what = footprint_of(from->nodes);
         return hipSuccess;
     });
 }
@@ -132,13 +161,14 @@ hipError_t hipGraphLaunch(hipGraphExec_t handle, hipStream_t stream_handle) {
         }
         std::lock_guard guard(exec->lock);
         device_queues::instance().submit(stream, [nodes = exec->nodes]() -> outcome {
-            for (const work & node : *nodes) {
-                if (outcome result = node(); result.error != hipSuccess) {
+            for (const recorded_command & node : *nodes) {
+                if (outcome result = node.run(); result.error != hipSuccess) {
                     return result;
                 }
             }
             return {};
-        });
+        }, {}, exec->what);
+        count_graph(graph_call::launched);
         return hipSuccess;
     });
 }

@@ -135,12 +135,13 @@ footprint_ptr footprint_of(const copy & c, bool host_sides) {
     return result;
 }
 
+outcome run_copy(const copy & c) {
+    copy_rows(c.to.address, c.to.pitch, reinterpret_cast<const void *>(c.from.address), c.from.pitch, c.size, c.to.where == place::device);
+    return {};
+}
+
 fence_ptr submit_copy(const stream_ptr & stream, const copy & c, bool host_sides = true) {
-    return device_queues::instance().submit(stream, [c]() -> outcome {
-        copy_rows(c.to.address, c.to.pitch, reinterpret_cast<const void *>(c.from.address), c.from.pitch, c.size,
-                  c.to.where == place::device);
-        return {};
-    }, {}, footprint_of(c, host_sides));
+    return device_queues::instance().submit(stream, [c] { return run_copy(c); }, {}, footprint_of(c, host_sides));
 }
 
 fence_ptr submit_staged(const stream_ptr & stream, const copy & c) {
@@ -171,10 +172,17 @@ hip_error start_copy(copy c, int kind, hipStream_t handle, bool waits) {
         return e;
     }
     const bool to_host = c.to.where != place::device, from_host = c.from.where != place::device;
-    count_copy(to_host ? (from_host ? copy_direction::host_to_host : copy_direction::device_to_host)
-                       : (from_host ? copy_direction::host_to_device : copy_direction::device_to_device),
-               c.size.width * c.size.rows);
+    const copy_direction direction = to_host ? (from_host ? copy_direction::host_to_host : copy_direction::device_to_host)
+                                             : (from_host ? copy_direction::host_to_device : copy_direction::device_to_device);
     device_queues & queues = device_queues::instance();
+    if (queues.capturing(stream)) {  // it reads its source, and is counted, whenever it runs
+        queues.submit(stream, [c, direction]() -> outcome {
+            count_copy(direction, c.size.width * c.size.rows);
+            return run_copy(c);
+        }, {}, footprint_of(c, true));
+        return hipSuccess;
+    }
+    count_copy(direction, c.size.width * c.size.rows);
     if (waits) {
         const fence_ptr done = submit_copy(stream, c, false);
         if (c.to.where != place::device || c.from.where != place::device) {
@@ -183,7 +191,7 @@ hip_error start_copy(copy c, int kind, hipStream_t handle, bool waits) {
         }
         return hipSuccess;
     }
-    if (c.from.where != place::pageable || queues.capturing(stream)) {  // a captured copy reads its source when it runs
+    if (c.from.where != place::pageable) {
         submit_copy(stream, c);
     } else if (c.size.width * c.size.rows <= staged_at_most) {
         submit_staged(stream, c);

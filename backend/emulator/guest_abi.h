@@ -24,7 +24,6 @@ constexpr uint32_t hip_fat_magic = 0x48495046;  // "HIPF"
 
 enum : int {
     hipFuncAttributeMaxDynamicSharedMemorySize = 8,
-    hipStreamCaptureModeRelaxed = 2,
     hipGraphExecUpdateSuccess = 0,
     hipGraphExecUpdateErrorTopologyChanged = 2,
 };
@@ -88,14 +87,8 @@ enum : int {
     X(hipError_t, hipHostGetDevicePointer, (void ** device_pointer, void * host_pointer, unsigned flags)) \
     X(hipError_t, hipHostRegister, (void * pointer, std::size_t size, unsigned flags)) \
     X(hipError_t, hipHostUnregister, (void * pointer)) \
-    X(hipError_t, hipStreamBeginCapture, (hipStream_t stream, int mode)) \
-    X(hipError_t, hipStreamEndCapture, (hipStream_t stream, hipGraph_t * graph)) \
     X(hipError_t, hipStreamIsCapturing, (hipStream_t stream, int * status)) \
-    X(hipError_t, hipGraphInstantiate, (hipGraphExec_t * exec, hipGraph_t graph, hipGraphNode_t * error_node, char * log, std::size_t log_size)) \
-    X(hipError_t, hipGraphExecUpdate, (hipGraphExec_t exec, hipGraph_t graph, hipGraphNode_t * error_node, int * result)) \
-    X(hipError_t, hipGraphLaunch, (hipGraphExec_t exec, hipStream_t stream)) \
-    X(hipError_t, hipGraphDestroy, (hipGraph_t graph)) \
-    X(hipError_t, hipGraphExecDestroy, (hipGraphExec_t exec))
+    X(hipError_t, hipGraphExecUpdate, (hipGraphExec_t exec, hipGraph_t graph, hipGraphNode_t * error_node, int * result))
 
 // STRATA_BLAS_FUNCTIONS(X): the same for hipBLAS.
 #define STRATA_BLAS_FUNCTIONS(X) \

@@ -123,7 +123,7 @@ void device_queues::capture(const stream_ptr & which, recording_ptr what) {
     which->into = std::move(what);
 }
 
-std::vector<work> device_queues::finish(const recording_ptr & what) {
+std::vector<recorded_command> device_queues::finish(const recording_ptr & what) {
     std::lock_guard guard(lock_);
     for (const stream_ptr & s : streams_) {
         if (s->into == what) {
@@ -141,7 +141,7 @@ fence_ptr device_queues::submit(const stream_ptr & to, work run, std::vector<fen
             refuse_work();
         }
         if (to->into) {
-            to->into->nodes.push_back(std::move(run));
+            to->into->nodes.push_back({std::move(run), std::move(what)});
             done->done = true;
             return done;
         }

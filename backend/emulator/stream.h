@@ -34,9 +34,15 @@ using work = std::function<outcome()>;
 
 struct stream;
 
+/// A command that a graph will run, and which memory it uses.
+struct recorded_command {
+    work run;
+    footprint_ptr what;
+};
+
 /// Commands that are captured instead of executed. Guarded by the queues' lock.
 struct recording {
-    std::vector<work> nodes;  ///< in the order of the calls
+    std::vector<recorded_command> nodes;  ///< in the order of the calls
     const stream * origin = nullptr;
 };
 using recording_ptr = std::shared_ptr<recording>;
@@ -80,7 +86,7 @@ public:
     /// The stream's commands go into `what` from now on (nullptr: are executed again).
     void capture(const stream_ptr & which, recording_ptr what);
     /// Ends the capture in all its streams and returns what was captured.
-    std::vector<work> finish(const recording_ptr & what);
+    std::vector<recorded_command> finish(const recording_ptr & what);
 
     /// Appends a command, or records it if the stream is capturing (the fence is then a finished one). With
     /// STRATA_EMULATOR_SYNC=1 or HIP_LAUNCH_BLOCKING=1 it has been executed on return.

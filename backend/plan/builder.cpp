@@ -244,6 +244,15 @@ void require_computable(const gpu & device, const ggml_tensor * node) {
     }
 }
 
+/// How many columns are multiplied with a matrix of weights; 0 if the node is no such product.
+int64_t columns(const ggml_tensor * node) {
+    if (node->op == GGML_OP_MUL_MAT_ID) {
+        return node->src[2]->ne[1];
+    }
+    const bool is_dense = node->op == GGML_OP_MUL_MAT && node->src[0]->op == GGML_OP_NONE;  // an indexer's heads are columns, but no tokens
+    return is_dense && node->src[0]->ne[2] == 1 && node->src[0]->ne[3] == 1 ? ggml_nrows(node->src[1]) : 0;
+}
+
 }  // namespace
 
 std::unique_ptr<launch_plan> build_plan(gpu & device, const settings & options, plan_memory & memory, const ggml_cgraph * graph) {
@@ -262,6 +271,7 @@ std::unique_ptr<launch_plan> build_plan(gpu & device, const settings & options, 
         if (computes(node)) {
             require_computable(device, node);
             ++plan->nodes;
+            plan->columns = std::max(plan->columns, columns(node));
         }
     }
     const std::vector<fusion_match> fusions = find_fusions({device.caps, options}, graph, fusion_stage::compute);

@@ -45,6 +45,7 @@ struct launch_plan {
     std::vector<uint8_t> args;                            ///< all args structs, 16-byte aligned each
     std::vector<std::shared_ptr<device_memory>> scratch;  ///< keeps the memory that args point to
     int nodes = 0;                                        ///< nodes that compute something, those left out by fusions included
+    int64_t columns = 0;                                  ///< the most that weights are multiplied with: of a model, the tokens
     std::vector<std::pair<const char *, uint64_t>> fusions;  ///< how often each fusion is applied
 
     bool is_for(const ggml_cgraph * graph) const;

@@ -9,7 +9,8 @@ namespace strata {
 static constexpr unsigned counters = static_cast<unsigned>(counter::count_of);
 static std::atomic<uint64_t> values[counters];
 static const char * const names[counters] = {
-    "graphs_planned", "graphs_replayed", "launches", "copies", "nodes", "allocated_bytes", "errors",
+    "graphs_planned", "graphs_replayed", "launches", "copies", "nodes", "allocated_bytes", "errors", "graphs_captured",
+    "graph_launches",
 };
 
 void count(counter which, int64_t amount) noexcept {

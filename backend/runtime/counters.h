@@ -9,11 +9,13 @@ namespace strata {
 enum class counter : unsigned {
     graphs_planned,   ///< graphs walked node by node
     graphs_replayed,  ///< graphs whose launch list was found in the cache
-    launches,         ///< kernels launched
+    launches,         ///< kernels launched, those of HIP graphs included
     copies,           ///< device-to-device copies and fills of launch lists
     nodes,            ///< nodes planned that computed something
     allocated_bytes,  ///< device memory held now
     errors,           ///< messages reported
+    graphs_captured,  ///< HIP graphs made of launch lists
+    graph_launches,   ///< launch lists given to the device as a HIP graph
     count_of
 };
 

@@ -67,6 +67,7 @@ enum : unsigned {
     hipEventDefault = 0,
     hipEventDisableTiming = 2,
     hipHostMallocDefault = 0,
+    hipStreamCaptureModeRelaxed = 2,
 };
 
 // The `extra` array of hipModuleLaunchKernel.
@@ -83,7 +84,7 @@ constexpr std::size_t hip_prop_gcn_arch_name_offset = 1160;  // char[256]
 
 }  // namespace strata
 
-// STRATA_HIP_FUNCTIONS(X): X(result, name, (parameters)) for every function in use.
+// STRATA_HIP_FUNCTIONS(X): X(result, name, (parameters)) for every function that is needed.
 #define STRATA_HIP_FUNCTIONS(X) \
     X(hipError_t, hipInit, (unsigned flags)) \
     X(hipError_t, hipDriverGetVersion, (int * version)) \
@@ -124,12 +125,23 @@ constexpr std::size_t hip_prop_gcn_arch_name_offset = 1160;  // char[256]
     X(const char *, hipGetErrorName, (hipError_t error)) \
     X(const char *, hipGetErrorString, (hipError_t error))
 
+// STRATA_HIP_OPTIONAL_FUNCTIONS(X): the same for functions that are used where the library has them.
+#define STRATA_HIP_OPTIONAL_FUNCTIONS(X) \
+    X(hipError_t, hipStreamBeginCapture, (hipStream_t stream, int mode)) \
+    X(hipError_t, hipStreamEndCapture, (hipStream_t stream, hipGraph_t * graph)) \
+    X(hipError_t, hipGraphInstantiate, (hipGraphExec_t * exec, hipGraph_t graph, hipGraphNode_t * error_node, char * log, std::size_t log_size)) \
+    X(hipError_t, hipGraphLaunch, (hipGraphExec_t exec, hipStream_t stream)) \
+    X(hipError_t, hipGraphDestroy, (hipGraph_t graph)) \
+    X(hipError_t, hipGraphExecDestroy, (hipGraphExec_t exec))
+
 namespace strata {
 
 // One pointer a function, named as the function without its prefix "hip"... kept whole so that a search finds it.
+// Optional ones that the library does not have are null.
 struct hip_api {
 #define STRATA_X(result, name, parameters) result (*name) parameters = nullptr;
     STRATA_HIP_FUNCTIONS(STRATA_X)
+    STRATA_HIP_OPTIONAL_FUNCTIONS(STRATA_X)
 #undef STRATA_X
 };
 

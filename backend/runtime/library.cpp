@@ -50,6 +50,9 @@ static void load_functions(void * handle, const std::string & name, hip_api & ap
 #define STRATA_X(result, name, parameters) api.name = reinterpret_cast<result(*) parameters>(find(#name));
     STRATA_HIP_FUNCTIONS(STRATA_X)
 #undef STRATA_X
+#define STRATA_X(result, name, parameters) api.name = reinterpret_cast<result(*) parameters>(dlsym(handle, #name));
+    STRATA_HIP_OPTIONAL_FUNCTIONS(STRATA_X)
+#undef STRATA_X
     if (!missing.empty()) {
         throw failure(format("%s is too old or not a HIP library: it lacks %s; ROCm 6.2 or newer is needed", name.c_str(), missing.c_str()));
     }

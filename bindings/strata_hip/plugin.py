@@ -80,7 +80,7 @@ class Plugin:
 
     def counter(self, name: str) -> int:
         """A counter since the plugin was loaded: graphs_planned, graphs_replayed, launches, copies, nodes, allocated_bytes,
-        errors. Raises KeyError for another name."""
+        errors, graphs_captured, graph_launches. Raises KeyError for another name."""
         value = self._library.strata_hip_counter(name.encode())
         if value == 2**64 - 1:
             raise KeyError(name)

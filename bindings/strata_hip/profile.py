@@ -60,7 +60,8 @@ def measure(options: Options) -> Dict[str, Any]:
     for name, tokens in zip(PHASES, (options.n_prompt, options.n_gen)):
         launches = [each for each in counts["launches"] if each["phase"] == name]
         if launches:
-            phases[name] = {"tokens": tokens, "launches": launches, "kernels": by_kernel(launches), "copies": counts["copies"].get(name, {})}
+            phases[name] = {"tokens": tokens, "launches": launches, "kernels": by_kernel(launches), "copies": counts["copies"].get(name, {}),
+                            "graphs": counts["graphs"].get(name, {"instantiated": 0, "launched": 0})}
     return {"model": options.model, "layers": layers, "registers": {
         name: {key: each[key] for key in ("vgprs", "sgprs", "vgpr_spills", "sgpr_spills", "static_lds", "scratch")}
         for name, each in counts["kernels"].items()}, "phases": phases}
@@ -167,6 +168,8 @@ def markdown(result: Dict[str, Any], top: int) -> str:
     for name, phase in result["phases"].items():
         some = [phase["copies"].get(direction, {"copies": 0, "bytes": 0}) for direction in DIRECTIONS]
         lines.append(f"| {name} | " + " | ".join(f"{each['copies']} | {each['bytes']:,}" for each in some) + " |")
+    lines += ["", "HIP graphs, whose launches count above like all others: " + "; ".join(
+        f"{name} {phase['graphs']['instantiated']} captured, {phase['graphs']['launched']} launched" for name, phase in result["phases"].items()) + "."]
     for name, phase in result["phases"].items():
         launches = phase["launches"]
         if name == "decode":

@@ -1,4 +1,5 @@
 """STRATA_COUNT: what is counted is exact. The numbers are derived by hand from the instructions."""
+import ctypes
 import struct
 
 import numpy as np
@@ -8,6 +9,7 @@ from support.assembly import kernel_image
 from support.compile import compile_hip
 from support.hip import DEVICE_TO_DEVICE
 from support.instruments import Counting
+from support.kernels import basic_kernels
 
 # Run with two workgroups of two waves.
 BODY = """
@@ -78,6 +80,31 @@ def test_copies(hip):
         "host_to_device": {"copies": 3, "bytes": 207, "sizes": {"7": 1, "100": 2}},
         "device_to_host": {"copies": 1, "bytes": 64, "sizes": {"64": 1}},
         "device_to_device": {"copies": 1, "bytes": 100, "sizes": {"100": 1}}, "host_to_host": none}
+
+
+def test_graphs(hip):
+    """Launches and copies of a graph count whenever they run, as if they had been queued by themselves."""
+    data, stream = hip.upload(np.zeros(100, np.uint8)), hip.stream()
+    other, graph, exec_ = hip.malloc(100), ctypes.c_void_p(), ctypes.c_void_p()
+    hip.synchronize()
+    hip.raw.strata_emulator_count_phase(b"captured")
+    hip.call("hipStreamBeginCapture", stream, 2)
+    hip.call("hipMemcpyAsync", other, data, 100, DEVICE_TO_DEVICE, ctypes.c_void_p(stream))
+    for _ in range(2):
+        hip.launch(hip.kernel(basic_kernels(), "nothing"), 1, 32, stream=stream)
+    hip.call("hipStreamEndCapture", stream, ctypes.byref(graph))
+    hip.call("hipGraphInstantiate", ctypes.byref(exec_), graph, None, None, ctypes.c_size_t(0))
+    counts = hip.counts()
+    assert counts["graphs"]["captured"] == {"instantiated": 1, "launched": 0}
+    assert "captured" not in counts["copies"] and not [each for each in counts["launches"] if each["phase"] == "captured"]
+    hip.raw.strata_emulator_count_phase(b"run")
+    for _ in range(3):
+        hip.call("hipGraphLaunch", exec_, ctypes.c_void_p(stream))
+    counts = hip.counts()
+    hip.raw.strata_emulator_count_phase(b"")
+    assert counts["graphs"]["run"] == {"instantiated": 0, "launched": 3}
+    assert counts["copies"]["run"]["device_to_device"] == {"copies": 3, "bytes": 300, "sizes": {"100": 3}}
+    assert [each["kernel"] for each in counts["launches"] if each["phase"] == "run"] == 6 * ["nothing"]
 
 
 def test_repeatable_for_any_number_of_threads(hip, tmp_path_factory):

@@ -10,6 +10,7 @@ from support.instruments import sanitizing
 from support.kernels import basic_kernels, copy_args, store_args
 
 ITEMS = 32
+RELAXED = 2
 
 
 started, hip = sanitizing("host")
@@ -186,3 +187,77 @@ def test_queries_make_progress(hip):
     limit = time.monotonic() + 60
     while hip.raw.hipEventQuery(event) != 0:
         assert time.monotonic() < limit, "the event was never reached"
+
+
+class CapturedGraph:
+    """What `body(stream)` queues, as a graph to launch."""
+
+    def __init__(self, hip, body):
+        self.hip, self.exec = hip, ctypes.c_void_p()
+        stream, graph = hip.stream(), ctypes.c_void_p()
+        hip.call("hipStreamBeginCapture", stream, RELAXED)
+        body(stream)
+        hip.call("hipStreamEndCapture", stream, ctypes.byref(graph))
+        hip.call("hipGraphInstantiate", ctypes.byref(self.exec), graph, None, None, ctypes.c_size_t(0))
+        hip.call("hipGraphDestroy", graph)
+
+    def launch(self, stream: int) -> None:
+        self.hip.call("hipGraphLaunch", self.exec, ctypes.c_void_p(stream))
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("launches", [1, 2])
+@pytest.mark.parametrize("access", ["writes", "reads"])
+def test_work_in_a_graph(hip, waits, launches, access):
+    """Each launch of it is work in flight; what is only captured is not."""
+    data, other, stream = hip.malloc(4 * ITEMS), hip.malloc(4 * ITEMS), hip.stream()
+    address, array = pinned(hip)
+    result, results = pinned(hip)
+
+    def body(to):
+        upload(hip, data, address, to)
+        hip.launch(hip.kernel(basic_kernels(), "copy"), 1, 32, copy_args(other, data), stream=to)
+        download(hip, result, other, to)
+
+    graph = CapturedGraph(hip, body)
+    array[0] = 3
+    assert results[0] == 7 and hip.reports() == []
+    for _ in range(launches):
+        graph.launch(stream)
+    if waits:
+        hip.synchronize(stream)
+    if access == "writes":
+        array[0] = 4
+    else:
+        assert results[0] == (3 if waits else 7)
+    hip.synchronize(stream)
+    reports = hip.reports()
+    assert len(reports) == (not waits), reports
+    for text in reports:
+        assert f"host: the host {access} memory that pending work {'reads' if access == 'writes' else 'writes'}" in text
+        assert "the work: hipGraphLaunch (hipMemcpyAsync), queued by hipGraphLaunch called by" in text
+    assert results[0] == (4 if access == "writes" and not waits else 3)
+
+
+@pytest.mark.parametrize("launched", [True, False])
+def test_freeing_what_a_graph_uses(hip, launched):
+    data, stream = hip.malloc(4 * ITEMS), hip.stream()
+    graph = CapturedGraph(hip, lambda to: hip.launch(hip.kernel(basic_kernels(), "store"), 1, 32, store_args(data), stream=to))
+    if launched:
+        graph.launch(stream)
+    hip.free(data)
+    reports = hip.reports()
+    assert len(reports) == launched
+    for text in reports:
+        assert "hipFree of memory that pending work uses" in text and "hipGraphLaunch (kernel store)" in text
+
+
+def test_kernels_of_a_graph_write_pinned_memory(hip):
+    stream = hip.stream()
+    address, array = pinned(hip)
+    graph = CapturedGraph(hip, lambda to: hip.launch(hip.kernel(basic_kernels(), "store"), 1, 32, store_args(address, 0, 100), stream=to))
+    graph.launch(stream)
+    seen = int(array[2])
+    hip.synchronize(stream)
+    (text,) = hip.reports()
+    assert seen == 7 and "the host read memory before pending work wrote it" in text and "hipGraphLaunch (kernel store)" in text

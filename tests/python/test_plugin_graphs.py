@@ -13,6 +13,7 @@ from support.ggml import PluginError, ffi, lib
 from support.ops import Graph, new_rng, run_op
 from support.paths import ROOT
 from support.process import run_python
+from support.scheduled import Scheduled
 
 COUNTERS = ("graphs_planned", "graphs_replayed", "launches", "nodes")
 
@@ -23,41 +24,6 @@ def counters() -> dict:
 
 def difference(after: dict, before: dict) -> dict:
     return {name: after[name] - before[name] for name in COUNTERS}
-
-
-class Scheduled:
-    """y = scale(x, 2) + b, a graph of ggml's scheduler: it has a uid, its inputs come from the host."""
-
-    def __init__(self, size: int):
-        self.size = size
-        cpu = ggml.backend("CPU")
-        self.scheduler = lib.ggml_backend_sched_new([ggml.backend(), cpu], ffi.NULL, 2, 64, False, False)
-        self.memory = ffi.new("char[]", 1 << 16)
-        self.ctx = lib.ggml_init({"mem_size": len(self.memory), "mem_buffer": self.memory, "no_alloc": True})
-        self.x = lib.ggml_new_tensor_1d(self.ctx, ggml.TYPES["f32"], size)
-        self.b = lib.ggml_new_tensor_1d(self.ctx, ggml.TYPES["f32"], size)
-        for tensor in (self.x, self.b):
-            lib.ggml_set_input(tensor)
-        scaled = lib.ggml_scale(self.ctx, self.x, 2.0)
-        self.y = lib.ggml_add(self.ctx, scaled, self.b)
-        lib.ggml_set_output(self.y)
-        for tensor in (scaled, self.y):
-            lib.ggml_backend_sched_set_tensor_backend(self.scheduler, tensor, ggml.backend())
-        self.graph = lib.ggml_new_graph_custom(self.ctx, 32, False)
-        lib.ggml_build_forward_expand(self.graph, self.y)
-        assert lib.ggml_backend_sched_alloc_graph(self.scheduler, self.graph)
-
-    def compute(self, x: np.ndarray, b: np.ndarray) -> np.ndarray:
-        for tensor, data in ((self.x, x), (self.b, b)):
-            lib.ggml_backend_tensor_set(tensor, ffi.cast("void *", data.ctypes.data), 0, data.nbytes)
-        assert lib.ggml_backend_sched_graph_compute(self.scheduler, self.graph) == lib.GGML_STATUS_SUCCESS
-        y = np.empty(self.size, np.float32)
-        lib.ggml_backend_tensor_get(self.y, ffi.cast("void *", y.ctypes.data), 0, y.nbytes)
-        return y
-
-    def close(self):
-        lib.ggml_backend_sched_free(self.scheduler)
-        lib.ggml_free(self.ctx)
 
 
 def test_a_graph_with_uid_is_planned_once_and_replayed():

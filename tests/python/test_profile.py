@@ -46,7 +46,9 @@ def test_of_a_model(tmp_path):
             assert row["instructions"]["total"] == sum(row["instructions"][each] for each in profile.CLASSES)
         copies = phase["copies"]
         assert copies["host_to_device"]["bytes"] > 0 and copies["device_to_host"]["bytes"] == 4 * 49152  # logits of a token
+        assert phase["graphs"] == {"instantiated": 0, "launched": 0}  # one token is not enough for one
     text = profile.markdown(result, 5)
+    assert "prefill 0 captured, 0 launched; decode 0 captured, 0 launched." in text
     assert "| decode | 1 |" in text and "## decode: the plan of the last token" in text and "## prefill: top kernels" in text
     if _has_matplotlib():
         profile.plot(result, str(tmp_path / "picture.png"), 5)

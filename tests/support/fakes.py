@@ -21,7 +21,7 @@ def fake_hip(folder: pathlib.Path, *flags: str) -> pathlib.Path:
 
 
 def faulty_device(folder: pathlib.Path) -> pathlib.Path:
-    """An emulator in `folder`, for $STRATA_EMULATOR_LIBRARY, that loses launches: see faulty_device.c for its environment variables."""
+    """An emulator in `folder`, for $STRATA_EMULATOR_LIBRARY, that loses launches or fails: see faulty_device.c for its environment variables."""
     emulator = emulator_library()
     return compile_c(ROOT / "tests" / "support" / "faulty_device.c", folder / "libfaulty.so", str(emulator),
                      f"-Wl,-rpath,{emulator.parent},--no-as-needed", "-ldl", "-lpthread")

@@ -29,7 +29,8 @@ def last_error() -> str:
 
 
 def counter(name: str) -> int:
-    """One of the plugin's counters: launches, graphs_planned, graphs_replayed, copies, nodes, allocated_bytes, errors."""
+    """One of the plugin's counters: launches, graphs_planned, graphs_replayed, copies, nodes, allocated_bytes, errors,
+    graphs_captured, graph_launches."""
     return plugin().strata_hip_counter(name.encode())
 
 

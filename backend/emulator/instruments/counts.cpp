@@ -7,6 +7,7 @@
 #include "settings.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -182,6 +183,7 @@ constexpr const char * direction_names[] = {"host_to_device", "device_to_host", 
 static_assert(std::size(direction_names) == unsigned(copy_direction::count_of));
 /// Of a phase, in each direction: how many copies of each size.
 using copy_record = std::map<uint64_t, uint64_t>[unsigned(copy_direction::count_of)];
+using graph_record = std::array<uint64_t, unsigned(graph_call::count_of)>;
 
 /// All launches and copies of the process. Never destroyed.
 struct ledger {
@@ -191,6 +193,7 @@ struct ledger {
     std::vector<launch_record> launches;
     std::map<std::string, kernel_record> kernels;
     std::map<std::string, copy_record> copies;  // by phase
+    std::map<std::string, graph_record> graphs;
 
     /// Something is to be added: the file is to be written, at the latest when the process ends. Under the lock.
     void change() {
@@ -318,6 +321,14 @@ void count_copy(copy_direction direction, uint64_t bytes) {
     book.copies[book.phase][unsigned(direction)][bytes]++;
 }
 
+void count_graph(graph_call what) {
+    if (instruments().count_file.empty()) return;
+    ledger & book = the_ledger();
+    std::lock_guard hold(book.lock);
+    book.change();
+    book.graphs[book.phase][unsigned(what)]++;
+}
+
 void set_phase(std::string name) {
     ledger & book = the_ledger();
     std::lock_guard hold(book.lock);
@@ -357,6 +368,13 @@ void write_counts() {
     comma = "";
     for (const auto & [phase, record] : book.copies) {
         std::fprintf(file, "%s\n%s: {%s}", comma, quoted(phase).c_str(), copies_json(record).c_str());
+        comma = ",";
+    }
+    std::fprintf(file, "\n},\n\"graphs\": {");
+    comma = "";
+    for (const auto & [phase, record] : book.graphs) {
+        std::fprintf(file, "%s\n%s: {\"instantiated\": %llu, \"launched\": %llu}", comma, quoted(phase).c_str(),
+                     u64(record[unsigned(graph_call::instantiated)]), u64(record[unsigned(graph_call::launched)]));
         comma = ",";
     }
     std::fprintf(file, "\n}\n}\n");

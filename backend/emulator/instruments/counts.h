@@ -89,6 +89,10 @@ occupancy occupancy_of(const kernel_image & kernel, uint32_t items, uint32_t dyn
 enum class copy_direction : unsigned { host_to_device, device_to_host, device_to_device, host_to_host, count_of };
 void count_copy(copy_direction direction, uint64_t bytes);
 
+enum class graph_call : unsigned { instantiated, launched, count_of };
+/// A captured graph was made executable, or launched: what it launches is counted as well, as if it had been launched by itself.
+void count_graph(graph_call what);
+
 /// Names what is launched and copied from here on ("prefill"); in the file as "phase".
 void set_phase(std::string name);
 /// Writes the file that STRATA_COUNT names, with all launches so far. Also done when the process ends.

@@ -40,6 +40,7 @@ struct flight {
         uint64_t address = 0;
         uint64_t value = 0;
         call_site site;
+        std::string of;  // as in footprint::range
     };
     std::vector<early_read> reads;
     bool reads_allowed = false;  // since the host has read memory that a kernel may use
@@ -100,9 +101,11 @@ void protect(watch & w, const flight & f) {
     }
 }
 
-void tell(const flight & f, const std::string & what, const std::string & site) {
+/// `of` as in footprint::range.
+void tell(const flight & f, const std::string & of, const std::string & what, const std::string & site) {
+    const std::string work = f.what->what + (of.empty() ? "" : " (" + of + ")");
     report(instrument_host, describe_site(f.site) + what + site,
-           what + "\n  accessed by " + site + "\n  the work: " + f.what->what + ", queued by " + describe_site(f.site));
+           what + "\n  accessed by " + site + "\n  the work: " + work + ", queued by " + describe_site(f.site));
 }
 
 const char * verb(const footprint::range & r) { return r.how == footprint::use::writes ? "writes" : r.how == footprint::use::reads ? "reads" : "uses"; }
@@ -141,6 +144,7 @@ bool touched(uint64_t address, bool write, void * context) {
                 read.address = address / 8 * 8;
                 std::memcpy(&read.value, reinterpret_cast<const void *>(read.address), 8);
                 read.site = interrupted_site(context);
+                read.of = r.of;
                 f.reads.push_back(read);
                 f.reads_allowed = true;
                 protect(w, begin, end);
@@ -149,7 +153,7 @@ bool touched(uint64_t address, bool write, void * context) {
             exact = true;
             if (f.told) continue;
             f.told = true;
-            tell(f, std::string("the host ") + (write ? "writes" : "reads") + " memory that pending work " + verb(r) + ": " + hex(address),
+            tell(f, r.of, std::string("the host ") + (write ? "writes" : "reads") + " memory that pending work " + verb(r) + ": " + hex(address),
                  describe_site(interrupted_site(context)));
         }
     }
@@ -259,7 +263,7 @@ void host_running(uint64_t id) {
         size_t at = 0;
         while (before[at] == reinterpret_cast<const unsigned char *>(r.begin)[at]) at++;
         f.told = true;
-        tell(f, "the host has written memory that pending work reads: " + hex(r.begin + at), "a place that was not seen (the bytes are "
+        tell(f, r.of, "the host has written memory that pending work reads: " + hex(r.begin + at), "a place that was not seen (the bytes are "
              "not those that were there when the work was queued)");
     }
 }
@@ -276,7 +280,7 @@ void host_ran(uint64_t id) {
         std::memcpy(&now, reinterpret_cast<const void *>(read.address), 8);
         if (now == read.value || f.told) continue;
         f.told = true;
-        tell(f, "the host read memory before pending work wrote it: " + hex(read.address), describe_site(read.site));
+        tell(f, read.of, "the host read memory before pending work wrote it: " + hex(read.address), describe_site(read.site));
     }
     f.reads.clear();
     // What a copy wrote stays closed until the program has waited; the rest is free again.
@@ -310,7 +314,7 @@ void host_freed(const char * call, uint64_t begin, uint64_t end) {
         for (const footprint::range & r : f.what->ranges) {
             if (r.begin >= end || begin >= r.end || f.told) continue;
             f.told = true;
-            tell(f, std::string(call) + " of memory that pending work " + verb(r) + ": " + hex(begin) + ", " + std::to_string(end - begin) +
+            tell(f, r.of, std::string(call) + " of memory that pending work " + verb(r) + ": " + hex(begin) + ", " + std::to_string(end - begin) +
                         " bytes", describe_site(this_call_site()));
         }
     }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace strata::emulator {
@@ -20,9 +21,10 @@ struct footprint {
         use how = use::reads;
         bool host_visible = false;
         bool own_pages = false;  ///< pinned: nothing else lies in its pages
+        std::string of = {};     ///< where many commands are one, as in a graph: that which uses this
     };
     std::vector<range> ranges;
-    std::string what;  ///< "hipMemcpyAsync", "kernel k"
+    std::string what;  ///< "hipMemcpyAsync", "kernel k", "hipGraphLaunch"
     bool writes_host() const;
 };
 using footprint_ptr = std::shared_ptr<footprint>;
