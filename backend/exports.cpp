@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <string_view>
 
+#include "ops/mul_mat.h"
+#include "ops/tile_columns.h"
 #include "plan/fusion_stats.h"
 #include "plugin.h"
 #include "runtime/code_objects.h"
@@ -89,6 +91,8 @@ std::string describe_plugin() {
     }
 }
 
+bool is_weight(int type) { return type >= 0 && type < GGML_TYPE_COUNT && weight_name(ggml_type(type)) != nullptr; }
+
 }  // namespace
 
 }  // namespace strata
@@ -130,6 +134,19 @@ uint64_t strata_hip_counter(const char * name) {
 const char * strata_hip_refusal(const ggml_tensor * op) {
     const strata::plugin * self = strata::started();
     return self == nullptr ? "the plugin has not been started" : strata::op_refusal(self->devices.front()->target.caps, op);
+}
+
+uint32_t strata_hip_tile_columns(int type, double rows_an_expert) {
+    return strata::is_weight(type) ? strata::expert_tile_columns(ggml_type(type), rows_an_expert) : 0;
+}
+
+uint32_t strata_hip_dense_tile_columns(int type, int64_t rows, int64_t columns) {
+    const strata::plugin * self = strata::started();
+    return self && strata::is_weight(type) ? strata::dense_tile_columns(self->devices.front()->target.caps, ggml_type(type), rows, columns, 1) : 0;
+}
+
+int strata_hip_force_tile_columns(uint32_t columns) {
+    return strata::force_tile_columns(columns) ? 1 : 0;
 }
 
 }

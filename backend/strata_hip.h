@@ -36,6 +36,18 @@ STRATA_HIP_EXPORT uint64_t strata_hip_counter(const char * name);
 /// Why the first device does not compute `op`: NULL if it does, else a constant text.
 STRATA_HIP_EXPORT const char * strata_hip_refusal(const struct ggml_tensor * op);
 
+/// Columns J of the tiles that MUL_MAT_ID takes with weights of a ggml_type and so many rows (pairs of token and slot) an expert on average;
+/// 0 for a type that has no tiles.
+STRATA_HIP_EXPORT uint32_t strata_hip_tile_columns(int type, double rows_an_expert);
+
+/// The same for MUL_MAT of one matrix with so many rows and columns on the first device, whether or not a mat-vec takes them; 0 before the plugin
+/// has started.
+STRATA_HIP_EXPORT uint32_t strata_hip_dense_tile_columns(int type, int64_t rows, int64_t columns);
+
+/// Has MUL_MAT and MUL_MAT_ID take the tiles of so many columns with all types that have them, in graphs that are planned from now on;
+/// 0: those of the table, as at the start. Returns 1, or 0 if no type has them. The results are the same bits; `strata-hip tune` compares times.
+STRATA_HIP_EXPORT int strata_hip_force_tile_columns(uint32_t columns);
+
 #ifdef __cplusplus
 }
 #endif

@@ -12,6 +12,7 @@
 
 #include "ops/pointwise.h"
 #include "ops/quantized_types.h"
+#include "ops/tile_columns.h"
 #include "strata/args/mul_mat_quantize.h"
 #include "strata/blocks.h"
 
@@ -245,16 +246,6 @@ weight_batches batches_of(const ggml_tensor * w, const product & p) {
     return {w->nb[2], w->nb[3], make_divisor(p.channels), make_divisor(p.ratio2), make_divisor(p.ratio3)};
 }
 
-/// Columns of the tile: the smallest that holds them all, up to 64. Beyond, 128 where it keeps the device busy and wastes little. All tiles
-/// give the same bits.
-uint32_t column_tile(const device_caps & caps, int64_t rows, int64_t columns, int64_t matrices) {
-    if (columns <= 64) {
-        return columns <= 16 ? 16 : columns <= 32 ? 32 : columns <= 48 ? 48 : 64;
-    }
-    const bool busy = int64_t(tiles(rows, 128)) * tiles(columns, 128) * matrices >= caps.compute_units;
-    return busy && (columns > 512 || tiles(columns, 64) % 2 == 0) ? 128 : 64;
-}
-
 /// STRATA_DISABLE=mul_mat_vec sends everything through tiles, which can do any number of columns. Without WMMA instructions there are tiles
 /// for f32 weights only.
 bool use_mat_vec(const planner & plan, const product & p, ggml_type weights) {
@@ -302,7 +293,7 @@ void plan_quantized(planner & plan, const ggml_tensor * op) {
             plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), {tiles(rows, 4 * wave_rows), groups, matrices}, {128}, some);
         });
     } else {
-        const uint32_t tile = column_tile(plan.caps(), rows, p.columns, matrices);
+        const uint32_t tile = dense_tile_columns(plan.caps(), w->type, rows, p.columns, matrices);
         const std::string kernel = "mul_mat_" + type + "_j" + std::to_string(tile);
         const dims grid = {tiles(rows, 128), tiles(p.columns, tile), matrices};
         plan.launch(("mul_mat_" + type).c_str(), kernel.c_str(), grid, {tile > 64 ? 256u : 128u}, args);
@@ -329,7 +320,7 @@ void plan_float(planner & plan, const ggml_tensor * op) {
     } else if (w->type == GGML_TYPE_F32) {
         plan.launch("mul_mat_f32", "mul_mat_f32_f32", {tiles(rows, 64), tiles(p.columns, 64), matrices}, {128}, args);
     } else {
-        const uint32_t tile = p.columns <= 16 ? 16 : 64;
+        const uint32_t tile = dense_tile_columns(plan.caps(), w->type, rows, p.columns, matrices);
         const std::string family = std::string("mul_mat_") + weight_name(w->type);
         const std::string kernel = "mul_mat_" + types + "_j" + std::to_string(tile);
         plan.launch(family.c_str(), kernel.c_str(), {tiles(rows, 128), tiles(p.columns, tile), matrices}, {128}, args);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ops/mul_mat.h"
+#include "ops/tile_columns.h"
 
 namespace strata {
 
@@ -16,36 +17,6 @@ constexpr int64_t max_grid = 65535;            // workgroups in y and z
 constexpr int64_t max_pairs = 1 << 21;         // a tile list then fits a grid, with
 constexpr int64_t max_experts = 32767;
 constexpr int64_t max_reach = int64_t(1) << 32;   // bytes that tile kernels reach in activations and result
-
-/// Columns J of a tile by the rows (pairs) that an expert has on average: the first line that allows them. The starting point is a peer's
-/// measurements on this chip.
-struct tile_range {
-    double rows_an_expert;
-    uint32_t columns;
-};
-constexpr double any = 1e30;
-constexpr tile_range small_block_tiles[] = {{12, 16}, {64, 48}, {any, 128}};                        // blocks of up to 128
-constexpr tile_range large_block_tiles[] = {{12, 16}, {24, 32}, {48, 48}, {64, 32}, {any, 128}};    // blocks of 256
-constexpr tile_range half_tiles[] = {{16, 16}, {any, 64}};   // f16, bf16
-
-template <std::size_t N>
-uint32_t find_tile(const tile_range (&ranges)[N], double rows_an_expert) {
-    std::size_t i = 0;
-    while (i + 1 < N && rows_an_expert > ranges[i].rows_an_expert) {
-        ++i;
-    }
-    return ranges[i].columns;
-}
-
-uint32_t tile_columns(ggml_type type, double rows_an_expert) {
-    if (type == GGML_TYPE_F32) {
-        return 64;
-    }
-    if (!ggml_is_quantized(type)) {
-        return find_tile(half_tiles, rows_an_expert);
-    }
-    return ggml_blck_size(type) >= 256 ? find_tile(large_block_tiles, rows_an_expert) : find_tile(small_block_tiles, rows_an_expert);
-}
 
 /// So few that a mat-vec reads hardly more weights than tiles would.
 bool few_pairs(const ggml_tensor * w, const ggml_tensor * ids) {
@@ -137,7 +108,7 @@ void plan_quantized(planner & plan, const ggml_tensor * op) {
         const std::string kernel = "mul_mat_vec_" + type + "_c1_r" + std::to_string(wave_rows);
         plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), {tiles(t.rows, 4 * wave_rows), 1, uint32_t(t.pairs)}, {128}, args);
     } else {
-        const uint32_t columns = tile_columns(t.w->type, t.rows_an_expert());
+        const uint32_t columns = expert_tile_columns(t.w->type, t.rows_an_expert());
         args.routed = t.plan_routing(plan, columns, t.x->ne[1], 1);
         const std::string kernel = "mul_mat_" + type + "_j" + std::to_string(columns);
         plan.launch(("mul_mat_" + type).c_str(), kernel.c_str(), {tiles(t.rows, 128), t.tile_count(columns)}, {columns > 64 ? 256u : 128u}, args);
@@ -155,7 +126,7 @@ void plan_float(planner & plan, const ggml_tensor * op) {
         plan.launch("mul_mat_vec_f", mat_vec.kernel.c_str(), {tiles(t.rows, mat_vec.rows), 1, uint32_t(t.pairs)}, {128}, args);
         return;
     }
-    const uint32_t columns = tile_columns(t.w->type, t.rows_an_expert());
+    const uint32_t columns = expert_tile_columns(t.w->type, t.rows_an_expert());
     args.routed = t.plan_routing(plan, columns, t.x->nb[2], t.x->nb[1]);
     if (t.w->type == GGML_TYPE_F32) {
         plan.launch("mul_mat_f32", "mul_mat_f32_f32", {tiles(t.rows, 64), t.tile_count(columns)}, {128}, args);

@@ -126,7 +126,7 @@ def _get_rows(type: str, width: int, table: int, rows: int) -> Case:
 def cases() -> List[Case]:
     """Everything that can be compared: small shapes, those of test-backend-ops perf, and those with published times."""
     found = []
-    weights = ("q4_0", "q8_0", "q4_K", "q5_K", "q6_K", "iq2_s", "iq3_xxs")
+    weights = ("q4_0", "q8_0", "q4_K", "q5_K", "q6_K", "iq2_s", "iq3_xxs", "iq4_xs", "mxfp4")
     for type in (*weights, "f16", "bf16", "f32"):
         found += [_mul_mat(type, 512, n, 2048) for n in (1, 2, 4, 8, 64, 128)]
     for type in (*weights, "f16", "bf16", "f32"):
@@ -139,6 +139,9 @@ def cases() -> List[Case]:
     found.append(_mul_mat_id("bf16", 256, 8, 2048, 1, 512))
     for type in ("q8_0", "q6_K", "q5_K", "q4_K"):
         found += [_mul_mat_id(type, 256, 8, 512, 512, 2048), _mul_mat_id(type, 256, 8, 2048, 512, 512)]
+    # gpt-oss-20b's experts
+    found += [_mul_mat("mxfp4", 2880, n, 2880) for n in (1, 4, 8, 64, 512)]
+    found += [_mul_mat_id("mxfp4", 32, 4, 2880, n, 2880) for n in (1, 4, 32, 512)]
     for d, heads, kv_heads in ((64, 16, 4), (128, 32, 8), (256, 16, 2)):
         found += [_attention(d, heads, kv_heads, tokens, depth) for tokens, depth in ((1, 512), (1, 4096), (64, 512), (512, 4096))]
     found += [_attention(128, 32, 8, tokens, 512, "q8_0") for tokens in (1, 64)]

@@ -77,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     _verify_parser(commands)
     _ops_parser(commands)
     _bench_ops_parser(commands)
+    _tune_parser(commands)
     _emulator_parser(commands)
     _profile_parser(commands)
     _sanitize_parser(commands)
@@ -319,6 +320,56 @@ def _bench_ops_parser(commands: Commands) -> None:
 def _bench_ops(options: argparse.Namespace) -> None:
     from . import bench_ops
     bench_ops.run(options)
+
+
+# tune
+
+def _tune_parser(commands: Commands) -> None:
+    command = commands.add_parser(
+        "tune", help="which tile width suits products with experts, by type and rows an expert",
+        description="Runs MUL_MAT_ID with every tile width J that its kernels exist for, and finds ranges of rows an expert for each type. All "
+                    "give the same bits. On the emulator time is modelled (docs/model.md). --write makes the table that the plugin is compiled "
+                    "with: backend/ops/tile_columns.inc.")
+    add = command.add_argument
+    add("--op", choices=["MUL_MAT_ID", "MUL_MAT"], default="MUL_MAT_ID", help="MUL_MAT: dense products, --rows are its columns (default: MUL_MAT_ID)")
+    add("--type", metavar="TYPE[,TYPE]", help="types of weights (default: q8_0,q4_K,q5_K,q6_K,iq2_s,iq3_xxs,iq4_xs,mxfp4)")
+    add("--rows", metavar="N[,N]", help="rows an expert (default: 1,2,4,8,12,16,24,32,48,64,96,128)")
+    add("--shape", default="512x2048", metavar="MxK", help="rows and length of the weights (default: 512x2048)")
+    add("--experts", type=int, default=32, metavar="N", help="experts of a matrix (default: 32)")
+    add("--used", type=int, default=8, metavar="N", help="experts that a token has (default: 8)")
+    add("--tiles", metavar="J[,J]", help="only these widths (default: all that a type has: 16,32,48,64,128; f16 and bf16 16,64)")
+    add("--margin", type=float, default=2, metavar="PERCENT", help="what a further range must save (default: 2)")
+    add("--events", type=int, default=3_000_000, metavar="N",
+        help="on the emulator: instructions of a launch that the time model follows at most, of which more take longer (default: 3000000)")
+    add("-r", "--repetitions", type=int, default=5, metavar="N", help="on a GPU: runs, of which the quickest counts (default: 5)")
+    add("-o", "--output", choices=["md", "csv", "json"], default="md", help="format (default: md)")
+    add("--write", metavar="FILE", help="write the ranges; lines of other types are kept")
+    _runtime_argument(command)
+    command.set_defaults(command=_tune, parser=command)
+
+
+def _tune(options: argparse.Namespace) -> None:
+    from . import tune
+    from .bench_options import positive
+    parser: argparse.ArgumentParser = options.parser
+    shape = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", options.shape)
+    if not shape:
+        parser.error(f"--shape: {options.shape!r} is no shape like 512x2048")
+    for name in ("experts", "used", "repetitions", "events"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name}: at least 1")
+    if not options.margin >= 0:
+        parser.error("--margin: at least 0")
+    lists = {}
+    for name in ("rows", "tiles"):
+        try:
+            given = getattr(options, name)
+            lists[name] = None if given is None else sorted(set(positive(given)))
+        except ValueError as error:
+            parser.error(f"--{name}: {error}")
+    types = list(dict.fromkeys(options.type.split(","))) if options.type is not None else tune.DEFAULT_TYPES
+    tune.run(tune.Options(options.op, types, lists["rows"] or tune.DEFAULT_ROWS, (int(shape[1]), int(shape[2])), options.experts, options.used,
+                          lists["tiles"], options.margin / 100, options.events, options.repetitions, options.output, options.write, options.runtime), sys.stdout)
 
 
 # emulator

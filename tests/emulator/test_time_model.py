@@ -67,6 +67,10 @@ def test_a_load_from_memory_and_again_from_the_l2(tmp_path):
     print(first, second)
     # The scalar load of the argument, and then the vector load.
     assert abs((first - second) - 2 * (PARAMETERS["dram_latency"] - PARAMETERS["l2_latency"])) < 10
+    hip.synchronize()
+    hip.raw.strata_emulator_model_cold.restype = None
+    hip.raw.strata_emulator_model_cold()
+    assert hip.cycles(body, data) == first and hip.cycles(body, data) == second
 
 
 READ = """

@@ -44,7 +44,7 @@ def check(ids, experts, tile, sources):
     assert len(held) == np.sum(-(-counts // tile))   # no more tiles than the rows need
 
 
-@pytest.mark.parametrize("tile", [16, 32, 64, 128])
+@pytest.mark.parametrize("tile", [16, 32, 48, 64, 128])
 def test_random_routes(tile):
     rng = new_rng()
     for experts, used, tokens in ((4, 2, 1), (8, 8, 33), (256, 8, 70), (128, 4, 7), (1, 1, 300), (1024, 10, 30), (5, 3, 900)):

@@ -3,14 +3,13 @@ rows over the experts, strided ids. Activations are rounded as in test_mul_mat.p
 import numpy as np
 import pytest
 
+from support.ggml import TYPES, plugin
 from support.ops import Graph, Quantized, new_rng, nmse, random_blocks, refusal_of, run_op
 from support.process import run_python
-from support.products import ALL, BLOCKS, BOUND, FLOATS, assert_product, rounded, weights
+from support.products import ALL, BLOCKS, BOUND, FLOATS, assert_product, rounded, tile_widths, tiles_of, weights
 from support.values import typed
 
 QUICK = [*FLOATS, "q4_0", "q8_0", "q4_K", "q6_K", "iq2_s"]
-# Pairs an expert has on average that lead to each tile width: see the table in backend/ops/mul_mat_id.cpp.
-PAIRS_AN_EXPERT = [10, 20, 40, 60, 75]
 
 
 def mat_vec(experts, pairs):
@@ -72,8 +71,52 @@ def test_tile_widths(type):
     """Every tile width three times; the experts' last tiles are not full."""
     rng = new_rng()
     k = 64 if type in FLOATS else 256
-    for pairs in PAIRS_AN_EXPERT:
-        run(rng, type, 3, 1, 133, k, 3 * pairs + 1, runs=3)
+    for columns in tile_widths(type):
+        with tiles_of(columns):
+            run(rng, type, 3, 1, 133, k, 3 * (columns + 5) + 1, runs=3)
+
+
+@pytest.mark.parametrize("type", [type if type in QUICK else pytest.param(type, marks=pytest.mark.full) for type in ALL])
+def test_same_bits_whatever_the_tile_width(type):
+    """Experts with no, a few and many pairs."""
+    rng = new_rng()
+    w, _ = weights(rng, (4, 37, 96 if type in FLOATS else 3 * BLOCKS[type]), type)
+    x = rng.standard_normal((90, 2, w.shape[-1]), dtype=np.float32)
+    ids = np.stack([rng.permutation(3)[:2] for _ in range(90)]).astype(np.int32)
+    ids[:17, 0] = 3
+    usual = product(w, x, ids)
+    for columns in (16, 32, 48, 64, 128):   # one that a type does not have leaves the usual one
+        with tiles_of(columns):
+            np.testing.assert_array_equal(product(w, x, ids).view(np.uint32), usual.view(np.uint32))
+
+
+_PLANS = """
+import numpy as np
+from support.ops import random_blocks, run_op
+from support.products import tile_widths, tiles_of, weights
+rng = np.random.default_rng(5)
+ids = np.stack([rng.permutation(3)[:2] for _ in range(30)]).astype(np.int32)
+for type in ("q4_K", "f16"):
+    w, _ = weights(rng, (3, 20, 256), type)
+    for columns in tile_widths(type):
+        with tiles_of(columns):
+            run_op(lambda g, a, b, i: g.mul_mat_id(a, b, i), w, rng.standard_normal((30, 1, 256), dtype=np.float32), ids)
+"""
+
+
+def test_a_forced_width_is_taken():
+    printed = run_python(_PLANS, STRATA_RUNTIME="emulator", STRATA_PRINT_PLAN="1").stderr
+    for type, widths in (("q4_K", (16, 32, 48, 64, 128)), ("f16_f32", (16, 64))):
+        for columns in widths:
+            assert printed.count(f"mul_mat_{type}_j{columns} ") == 1, printed
+
+
+def test_no_such_width():
+    for columns in (1, 15, 24, 96, 256):
+        assert plugin().strata_hip_force_tile_columns(columns) == 0
+    assert plugin().strata_hip_tile_columns(TYPES["f32"], 1.0) == 64
+    for number in (-1, TYPES["i32"], 1000):
+        assert plugin().strata_hip_tile_columns(number, 1.0) == 0
 
 
 @pytest.mark.parametrize("type", ["f32", "f16", "q8_0", "q4_K"])

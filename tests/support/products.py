@@ -1,6 +1,9 @@
 """Matrix products: weights of every type, activations as the kernels round them, and the comparison with a float64 product."""
+import contextlib
+
 import numpy as np
 
+from .ggml import plugin
 from .ops import QUANTIZED_TYPES, Quantized, block_elements, random_blocks
 from .values import typed
 
@@ -10,6 +13,21 @@ ALL = [*FLOATS, *BLOCKS]
 SLOW_TO_QUANTIZE = {type for type in BLOCKS if type.startswith("iq")}   # ggml searches a grid
 MAT_VEC = 8          # up to so many columns a mat-vec does it
 BOUND = 2e-6         # error of a result over the sum of the magnitudes of its products
+
+
+def tile_widths(type):
+    """Columns J that the tile kernels of a type come in."""
+    return [64] if type == "f32" else [16, 64] if type in FLOATS else [16, 32, 48, 64, 128]
+
+
+@contextlib.contextmanager
+def tiles_of(columns):
+    """Products in tiles take those of J columns."""
+    assert plugin().strata_hip_force_tile_columns(columns) == 1
+    try:
+        yield
+    finally:
+        plugin().strata_hip_force_tile_columns(0)
 
 
 def weights(rng, shape, type):

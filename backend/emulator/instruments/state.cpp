@@ -93,12 +93,17 @@ static uint32_t resident_groups(const dispatch & launch) {
     return occupancy_of(*launch.kernel, launch.block.x * launch.block.y * launch.block.z, launch.dynamic_lds).workgroups;
 }
 
+static std::atomic<bool> cold_caches{false};
+
 std::vector<model::modelled> launch_state::time(const dispatch & launch) {
     std::vector<model::modelled> times;
     if (!trace) return times;
     // Launches run one after the other: see run() in machine.h.
     static std::vector<model::chip> & chips = *new std::vector<model::chip>(model::chips(instruments().model));
     const model::workgroup_traces groups = trace->finish();
+    if (cold_caches.exchange(false)) {
+        for (model::chip & chip : chips) chip.cool();
+    }
     for (model::chip & chip : chips) times.push_back(chip.run(groups, {resident_groups(launch), counts.instructions()}));
     return times;
 }
@@ -228,3 +233,8 @@ void report_at(instrument kind, const wave & w, const probe & p, const char * wh
 }
 
 }  // namespace strata::emulator
+
+/// Empties the caches of the time model before the next launch that is executed, so a program synchronizes first.
+extern "C" __attribute__((visibility("default"))) void strata_emulator_model_cold() {
+    strata::emulator::cold_caches = true;
+}

@@ -445,6 +445,8 @@ chip::chip(const parameters & with) : with_(with), caches_(std::make_unique<shar
 chip::~chip() = default;
 chip::chip(chip &&) noexcept = default;
 
+void chip::cool() { caches_ = std::make_unique<shared_caches>(with_); }
+
 modelled chip::run(const workgroup_traces & groups, const shape & of) {
     return simulation(*this, groups, of).run();
 }

@@ -35,6 +35,9 @@ public:
     /// The groups in the order of their numbers.
     modelled run(const workgroup_traces & groups, const shape & of);
 
+    /// The caches hold nothing, as before the first launch.
+    void cool();
+
 private:
     friend class simulation;
     parameters with_;

@@ -4,13 +4,15 @@
 #include "../lines.h"
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 
 namespace strata::emulator::model {
 
 namespace {
 
-constexpr size_t most_events = 12'000'000;  // of a launch: some 200 MB
+constexpr size_t usual_events = 12'000'000;  // of a launch: some 200 MB
+std::atomic<size_t> most_events{usual_events};
 constexpr size_t fewest_events_a_wave = 1000;
 
 size_t events_of(const workgroup_trace & t) {
@@ -85,3 +87,8 @@ void tracer::access(uint32_t wave, const probe & p, const memory_access & a) {
 }
 
 }  // namespace strata::emulator::model
+
+/// Has the time model follow up to so many instructions of a launch, from the next launch on that is executed; 0: twelve million, as at the start.
+extern "C" __attribute__((visibility("default"))) void strata_emulator_model_events(uint64_t most) {
+    strata::emulator::model::most_events = most ? size_t(most) : strata::emulator::model::usual_events;
+}
