@@ -186,19 +186,22 @@ bool mat_vec_quantizes(const planner & plan, ggml_type weights, const ggml_tenso
            plan.quantized_here_alone(x, readers);
 }
 
+void add_members(mul_mat_group_args & args, const std::vector<const ggml_tensor *> & products, uint32_t rows_a_block) {
+    for (std::size_t i = 0; i < products.size(); ++i) {
+        const ggml_tensor * w = products[i]->src[0];
+        args.end += tiles(w->ne[1], rows_a_block);
+        args.members[i] = {w->data, static_cast<float *>(products[i]->data), uint32_t(w->nb[1]), uint32_t(w->ne[1]), args.end};
+    }
+}
+
 void plan_quantizing_mat_vec(planner & plan, const ggml_tensor * x, const std::vector<const ggml_tensor *> & products) {
     const uint32_t k = uint32_t(x->ne[0]), columns = uint32_t(x->ne[1]), wave_rows = columns == 1 ? 1 : 2;
     mul_mat_quantize_args args = {x->data, x->nb[1], {}};
     args.group.k = k;
-    uint32_t blocks = 0;
-    for (std::size_t i = 0; i < products.size(); ++i) {
-        const ggml_tensor * w = products[i]->src[0];
-        blocks += tiles(w->ne[1], mul_mat_quantize_waves * wave_rows);
-        args.group.members[i] = {w->data, static_cast<float *>(products[i]->data), uint32_t(w->nb[1]), uint32_t(w->ne[1]), blocks};
-    }
+    add_members(args.group, products, mul_mat_quantize_waves * wave_rows);
     const std::string family = std::string("mul_mat_vec_") + weight_name(products[0]->src[0]->type);
     const std::string kernel = std::string("mul_mat_vec_quantize_") + weight_name(products[0]->src[0]->type) + "_c" + std::to_string(columns);
-    plan.launch(family.c_str(), kernel.c_str(), {blocks}, {mul_mat_quantize_waves * 32}, args, mul_mat_quantize_lds(k, columns));
+    plan.launch(family.c_str(), kernel.c_str(), {args.group.end}, {mul_mat_quantize_waves * 32}, args, mul_mat_quantize_lds(k, columns));
 }
 
 namespace {

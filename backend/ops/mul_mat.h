@@ -6,6 +6,7 @@
 
 #include "ops/op.h"
 #include "strata/args/mul_mat.h"
+#include "strata/args/mul_mat_group.h"
 
 namespace strata {
 
@@ -58,6 +59,9 @@ quantized_activations plan_quantize(planner & plan, const ggml_tensor * x);
 /// Whether products of f32 columns `x` (one matrix of at most max_mat_vec_columns) with `rows` rows of these weights in all are better off
 /// quantizing x themselves than with a launch before them. `readers`: how many they are. STRATA_DISABLE=mul_mat_vec_quantize: never.
 bool mat_vec_quantizes(const planner & plan, ggml_type weights, const ggml_tensor * x, int64_t rows, int readers);
+
+/// Fills in members and end of the launch of these products, of which a workgroup takes so many rows.
+void add_members(mul_mat_group_args & args, const std::vector<const ggml_tensor *> & products, uint32_t rows_a_block);
 
 /// The launch of such products: up to most_in_group nodes, whose weights are one matrix each. The same bits as with plan_quantize.
 void plan_quantizing_mat_vec(planner & plan, const ggml_tensor * x, const std::vector<const ggml_tensor *> & products);

@@ -133,14 +133,9 @@ constexpr std::size_t expert_operands = 4;   // those of the shared expert come 
 struct both_matches {
     fusion_match chosen, shared;
 
-    explicit both_matches(const fusion_match & match) {
-        const auto node = match.nodes.begin() + std::ptrdiff_t(expert_steps.size());
-        const auto operand = match.operands.begin() + std::ptrdiff_t(expert_operands);
-        chosen.nodes.assign(match.nodes.begin(), node);
-        chosen.operands.assign(match.operands.begin(), operand);
-        shared.nodes.assign(node, match.nodes.end());
-        shared.operands.assign(operand, match.operands.end());
-    }
+    explicit both_matches(const fusion_match & match)
+        : chosen(match.part(0, expert_steps.size(), 0, expert_operands)),
+          shared(match.part(expert_steps.size(), product_steps.size(), expert_operands, match.operands.size() - expert_operands)) {}
 };
 
 constexpr int search = 96;   // nodes before the last one in which the chosen experts are looked for
@@ -163,12 +158,8 @@ bool find_experts_and_shared(const graph_index & graph, const ggml_tensor * last
             read_before(graph, i, place)) {
             return false;
         }
-        for (auto list : {&fusion_match::nodes, &fusion_match::operands, &fusion_match::written}) {
-            match.*list = chosen.*list;
-            (match.*list).insert((match.*list).end(), (shared.*list).begin(), (shared.*list).end());
-        }
-        match.taken = chosen.taken;
-        match.taken.insert(match.taken.end(), shared.taken.begin(), shared.taken.end());
+        match.append(chosen);
+        match.append(shared);
         return true;
     }
     return false;

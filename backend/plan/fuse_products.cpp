@@ -54,18 +54,11 @@ bool find_group(const graph_index & graph, const ggml_tensor * last, fusion_matc
 constexpr std::size_t gate_nodes = 6, gate_operands = 5;
 
 fusion_match products_of(const fusion_match & match) {
-    fusion_match products = match;
-    products.nodes.resize(match.nodes.size() - gate_nodes);
-    products.operands.resize(match.operands.size() - gate_operands);
-    return products;
+    return match.part(0, match.nodes.size() - gate_nodes, 0, match.operands.size() - gate_operands);
 }
 
 fusion_match gates_of(const fusion_match & match) {
-    fusion_match gates;
-    gates.nodes.assign(match.nodes.end() - gate_nodes, match.nodes.end());
-    gates.operands.assign(match.operands.end() - gate_operands, match.operands.end());
-    gates.written.assign(match.written.end() - 2, match.written.end());
-    return gates;
+    return match.part(match.nodes.size() - gate_nodes, gate_nodes, match.operands.size() - gate_operands, gate_operands);
 }
 
 /// Both wait for what stands last.
@@ -88,10 +81,7 @@ bool find_group_and_gates(const graph_index & graph, const ggml_tensor * last, f
     if (!found) {
         return false;
     }
-    match.nodes.insert(match.nodes.end(), gates.nodes.begin(), gates.nodes.end());
-    match.operands.insert(match.operands.end(), gates.operands.begin(), gates.operands.end());
-    match.written.insert(match.written.end(), gates.written.begin(), gates.written.end());
-    match.taken.insert(match.taken.end(), gates.taken.begin(), gates.taken.end());
+    match.append(gates);
     return std::none_of(match.written.begin(), match.written.end(),
                         [&](const ggml_tensor * node) { return read_before(graph, graph.find(node), place); });
 }
@@ -124,11 +114,7 @@ void launch_group(planner & plan, const fusion_match & match, const gates_args *
     args.meta = q.meta;
     args.k = uint32_t(w->ne[0]);
     const uint32_t wave_rows = mat_vec_rows(rows, 1, args.k);
-    for (std::size_t i = 0; i < match.nodes.size(); ++i) {
-        const ggml_tensor * weights = match.nodes[i]->src[0];
-        args.end += tiles(weights->ne[1], 4 * wave_rows);
-        args.members[i] = {weights->data, static_cast<float *>(match.nodes[i]->data), uint32_t(weights->nb[1]), uint32_t(weights->ne[1]), args.end};
-    }
+    add_members(args, match.nodes, 4 * wave_rows);
     uint32_t blocks = args.end;
     if (gates != nullptr) {
         args.gates = *gates;

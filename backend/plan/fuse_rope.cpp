@@ -107,14 +107,9 @@ struct qkv {
     fusion_match q, k;
     const ggml_tensor * v;
 
-    explicit qkv(const fusion_match & match) : v(match.nodes.back()) {
-        const auto node = match.nodes.begin() + std::ptrdiff_t(norm_rope_steps.size());
-        const auto operand = match.operands.begin() + std::ptrdiff_t(q_operands);
-        q.nodes.assign(match.nodes.begin(), node);
-        q.operands.assign(match.operands.begin(), operand);
-        k.nodes.assign(node, match.nodes.end() - 1);
-        k.operands.assign(operand, operand + std::ptrdiff_t(k_operands));
-    }
+    explicit qkv(const fusion_match & match)
+        : q(match.part(0, norm_rope_steps.size(), 0, q_operands)),
+          k(match.part(norm_rope_steps.size(), norm_rope_cache_steps.size(), q_operands, k_operands)), v(match.nodes.back()) {}
 };
 
 /// The nearest chain of these steps before `place`, if it can wait until then. `other`: a node that is none, or null.
@@ -139,16 +134,9 @@ bool find_qkv(const graph_index & graph, const ggml_tensor * last, fusion_match 
     }
     q.operands.resize(q_operands);
     k.operands.resize(k_operands);
-    for (const fusion_match & part : {q, k}) {
-        match.nodes.insert(match.nodes.end(), part.nodes.begin(), part.nodes.end());
-        match.operands.insert(match.operands.end(), part.operands.begin(), part.operands.end());
-        match.written.push_back(part.nodes.back());
-        match.taken.insert(match.taken.end(), part.taken.begin(), part.taken.end());
-    }
-    match.nodes.push_back(last);
-    match.operands.insert(match.operands.end(), {last->src[0], last->src[1], last->src[2]});
-    match.written.push_back(last);
-    match.taken.push_back(place);
+    match.append(q);
+    match.append(k);
+    match.append({nullptr, {last}, {last->src[0], last->src[1], last->src[2]}, {last}, {place}});
     return true;
 }
 

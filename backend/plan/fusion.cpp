@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "plan/fusion_stats.h"
 
@@ -14,6 +15,26 @@ bool is_empty_op(ggml_op op) {
 
 bool computes(const ggml_tensor * node) {
     return (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 && !is_empty_op(node->op) && !ggml_is_empty(node);
+}
+
+void fusion_match::append(const fusion_match & other) {
+    nodes.insert(nodes.end(), other.nodes.begin(), other.nodes.end());
+    operands.insert(operands.end(), other.operands.begin(), other.operands.end());
+    written.insert(written.end(), other.written.begin(), other.written.end());
+    taken.insert(taken.end(), other.taken.begin(), other.taken.end());
+}
+
+fusion_match fusion_match::part(std::size_t first_node, std::size_t node_count, std::size_t first_operand, std::size_t operand_count) const {
+    fusion_match result;
+    result.pattern = pattern;
+    const auto node = nodes.begin() + std::ptrdiff_t(first_node);
+    const auto operand = operands.begin() + std::ptrdiff_t(first_operand);
+    result.nodes.assign(node, node + std::ptrdiff_t(node_count));
+    result.operands.assign(operand, operand + std::ptrdiff_t(operand_count));
+    std::copy_if(written.begin(), written.end(), std::back_inserter(result.written), [&](const ggml_tensor * each) {
+        return std::find(result.nodes.begin(), result.nodes.end(), each) != result.nodes.end();
+    });
+    return result;
 }
 
 graph_index::graph_index(const ggml_cgraph * g) : graph(g) {
@@ -163,7 +184,9 @@ bool uses_allow(const graph_index & graph, const fusion_match & match) {
         if (contains(match.written, node)) {
             continue;
         }
-        if ((node->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 || (node->view_src != nullptr && !empty)) {
+        // What writes into other memory must be written, unless that memory is left out as well, as where SET_ROWS fills in a mask.
+        const bool into_elided = node->view_src != nullptr && contains(match.nodes, node->view_src) && !contains(match.written, node->view_src);
+        if ((node->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 || (node->view_src != nullptr && !empty && !into_elided)) {
             return false;
         }
         int inside = 0;

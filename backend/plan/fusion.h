@@ -52,6 +52,12 @@ struct fusion_match {
 
     /// Where in the graph it runs.
     int place() const { return taken.back(); }
+
+    /// Nodes, operands, results and places of another match come behind those of this one.
+    void append(const fusion_match & other);
+
+    /// What append() has joined: so many nodes and operands, from the first ones given on, and the results among the nodes. Without places.
+    fusion_match part(std::size_t first_node, std::size_t node_count, std::size_t first_operand, std::size_t operand_count) const;
 };
 
 /// A graph, and where its nodes stand.
