@@ -1,8 +1,8 @@
 // DSV4_HC_PRE (plain and gated), DSV4_HC_POST (with and without a mixing matrix), DSV4_HC_COMB: f32.
 #include <initializer_list>
 
-#include "ops/op.h"
-#include "strata/args/hyper_connection.h"
+#include "ops/hyper_connection.h"
+#include "ops/mul_mat.h"
 
 namespace strata {
 
@@ -56,6 +56,11 @@ void plan_pre(planner & plan, const ggml_tensor * op) {
     args.parts = make_divisor(parts(x->ne[0]));
     args.count = parts(x->ne[0]) * uint32_t(x->ne[2]);
     std::memcpy(&args.scale, op->op_params, sizeof(float));
+    if (op->ne[0] % 32 == 0 && ggml_is_contiguous(op) && plan.quantizes_result("hc_pre_q8_1", op)) {
+        const quantized_activations q = room_for_quantized(plan, op);
+        args.values = q.values;
+        args.meta = q.meta;
+    }
     plan.launch("hyper_connection", "hyper_pre", grid(args.count), {hyper_block}, args);
 }
 
@@ -66,32 +71,7 @@ const char * post_refusal(const device_caps &, const ggml_tensor * op) {
     return operand_refusal({op, op->src[0], op->src[1]}, {op->src[2], op->src[3]});
 }
 
-void plan_post(planner & plan, const ggml_tensor * op) {
-    const ggml_tensor * x = op->src[0];
-    const ggml_tensor * residual = op->src[1];
-    const ggml_tensor * post = op->src[2];
-    const ggml_tensor * comb = op->src[3];
-    hyper_post_args args = {};
-    args.dst = op->data;
-    args.x = x->data;
-    args.residual = residual->data;
-    args.post = post->data;
-    args.comb = comb ? comb->data : nullptr;
-    args.x_stride = x->nb[1];
-    for (int i = 0; i < 3; i++) {
-        args.comb_stride[i] = comb ? comb->nb[i] : 0;
-    }
-    for (int i = 0; i < 2; i++) {
-        args.residual_stride[i] = residual->nb[1 + i];
-        args.post_stride[i] = post->nb[i];
-    }
-    args.width = uint32_t(op->ne[0]);
-    args.streams = uint32_t(op->ne[1]);
-    args.parts = make_divisor(parts(op->ne[0]));
-    args.stream_count = make_divisor(args.streams);
-    args.count = parts(op->ne[0]) * args.streams * uint32_t(op->ne[2]);
-    plan.launch("hyper_connection", "hyper_post", grid(args.count), {hyper_block}, args);
-}
+void plan_post(planner & plan, const ggml_tensor * op) { plan_hyper_post(plan, op, hyper_weights_of(op->src[2])); }
 
 const char * comb_refusal(const device_caps &, const ggml_tensor * op) {
     if (op->ne[0] != hyper_streams || op->ne[1] != hyper_streams) {
@@ -118,6 +98,35 @@ void plan_comb(planner & plan, const ggml_tensor * op) {
 }
 
 }  // namespace
+
+hyper_weights hyper_weights_of(const ggml_tensor * weights) {
+    return {weights->data, {weights->nb[0], weights->nb[1]}, 0, {1.0f, 0.0f}, {1.0f, 0.0f}};
+}
+
+void plan_hyper_post(planner & plan, const ggml_tensor * op, const hyper_weights & weights) {
+    const ggml_tensor * x = op->src[0];
+    const ggml_tensor * residual = op->src[1];
+    const ggml_tensor * comb = op->src[3];
+    hyper_post_args args = {};
+    args.dst = op->data;
+    args.x = x->data;
+    args.residual = residual->data;
+    args.weights = weights;
+    args.comb = comb ? comb->data : nullptr;
+    args.x_stride = x->nb[1];
+    for (int i = 0; i < 3; i++) {
+        args.comb_stride[i] = comb ? comb->nb[i] : 0;
+    }
+    for (int i = 0; i < 2; i++) {
+        args.residual_stride[i] = residual->nb[1 + i];
+    }
+    args.width = uint32_t(op->ne[0]);
+    args.streams = uint32_t(op->ne[1]);
+    args.parts = make_divisor(parts(op->ne[0]));
+    args.stream_count = make_divisor(args.streams);
+    args.count = parts(op->ne[0]) * args.streams * uint32_t(op->ne[2]);
+    plan.launch("hyper_connection", "hyper_post", grid(args.count), {hyper_block}, args);
+}
 
 extern const op_entry dsv4_hc_pre_op, dsv4_hc_post_op, dsv4_hc_comb_op;
 const op_entry dsv4_hc_pre_op = {GGML_OP_DSV4_HC_PRE, pre_refusal, plan_pre};

@@ -80,7 +80,7 @@ void plan_gated_norm(planner & plan, const fusion_match & m) {
     norm_chain_args args = make_args(m.nodes.back(), m.operands[0], m.nodes[0]);
     args.weight = rows_of(m.operands[1]);
     args.other = rows_of(m.operands[2]);
-    launch(plan, "mul_silu", args, m.nodes.back());
+    launch(plan, ggml_get_unary_op(m.nodes[2]) == GGML_UNARY_OP_SILU ? "mul_silu" : "mul_sigmoid", args, m.nodes.back());
 }
 
 norm_chain_args make_scale_args(const fusion_match & m) {
@@ -187,6 +187,19 @@ const fusion_pattern gated_norm_fusion = {
     .steps = {{GGML_OP_RMS_NORM, {operand(0)}},
               {GGML_OP_MUL, {result_of(0), operand(1)}},
               {.op = GGML_OP_UNARY, .sources = {operand(2)}, .kind = GGML_UNARY_OP_SILU},
+              {GGML_OP_MUL, {result_of(1), result_of(2)}}},
+    .in_place = operand_bits({0, 2}),
+    .guard = guard,
+    .plan = plan_gated_norm,
+};
+
+/// x / rms(x) * w * sigmoid(z)
+extern const fusion_pattern sigmoid_norm_fusion;
+const fusion_pattern sigmoid_norm_fusion = {
+    .name = "sigmoid_gated_rms_norm",
+    .steps = {{GGML_OP_RMS_NORM, {operand(0)}},
+              {GGML_OP_MUL, {result_of(0), operand(1)}},
+              {.op = GGML_OP_UNARY, .sources = {operand(2)}, .kind = GGML_UNARY_OP_SIGMOID},
               {GGML_OP_MUL, {result_of(1), result_of(2)}}},
     .in_place = operand_bits({0, 2}),
     .guard = guard,

@@ -37,6 +37,15 @@ extern const fusion_pattern sigmoid_copy_mul_fusion;   // fuse_gate.cpp
 extern const fusion_pattern sigmoid_mul_fusion;        // fuse_gate.cpp
 extern const fusion_pattern softplus_mul_fusion;       // fuse_gate.cpp
 extern const fusion_pattern silu_mul_fusion;           // fuse_gate.cpp
+extern const fusion_pattern hyper_post_fusion;         // fuse_hyper.cpp
+extern const fusion_pattern hyper_post_norm_fusion;    // fuse_hyper.cpp
+extern const fusion_pattern slice_sum_fusion;          // fuse_sparse.cpp
+extern const fusion_pattern block_mean_fusion;         // fuse_sparse.cpp
+extern const fusion_pattern expand_fusion;             // fuse_sparse.cpp
+extern const fusion_pattern chosen_mask_fusion;        // fuse_sparse.cpp
+extern const fusion_pattern top_k_copy_fusion;         // fuse_sparse.cpp
+extern const fusion_pattern scale_silu_fusion;         // fuse_sparse.cpp
+extern const fusion_pattern sigmoid_norm_fusion;       // fuse_norm.cpp
 
 const std::vector<const fusion_pattern *> & fusion_table() {
     static const std::vector<const fusion_pattern *> table = {
@@ -55,6 +64,8 @@ const std::vector<const fusion_pattern *> & fusion_table() {
         &norm_rope_cache_fusion,
         &norm_rope_fusion,
         &rope_cache_fusion,
+        &hyper_post_norm_fusion,
+        &hyper_post_fusion,
         &norm_add_norm_fusion,
         &add_norm_fusion,
         &sum_gate_add_fusion,
@@ -63,8 +74,14 @@ const std::vector<const fusion_pattern *> & fusion_table() {
         &shared_gate_add_fusion,
         &shared_gate_fusion,
         &gated_norm_fusion,
+        &sigmoid_norm_fusion,
         &norm_mul_add_fusion,
         &norm_mul_fusion,
+        &block_mean_fusion,
+        &slice_sum_fusion,
+        &expand_fusion,
+        &chosen_mask_fusion,
+        &top_k_copy_fusion,
         &norm_scale_pair_fusion,
         &norm_scale_fusion,
         &conv_bias_silu_fusion,
@@ -73,6 +90,7 @@ const std::vector<const fusion_pattern *> & fusion_table() {
         &sigmoid_mul_fusion,
         &softplus_mul_fusion,
         &silu_mul_fusion,
+        &scale_silu_fusion,
         &product_group_fusion,
     };
     return table;

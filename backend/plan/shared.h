@@ -9,7 +9,8 @@
 namespace strata {
 
 /// The names under which planners share, and under which they make what is shared ahead; each is a switch in STRATA_DISABLE.
-constexpr const char * shared_names[] = {"shared_q8_1", "shared_routing", "rms_norm_q8_1", "glu_q8_1", "gate_q8_1", "get_rows_q8_1"};
+constexpr const char * shared_names[] = {"shared_q8_1", "shared_routing", "rms_norm_q8_1", "glu_q8_1", "gate_q8_1", "get_rows_q8_1",
+                                        "hc_pre_q8_1"};
 
 /// Which results exist, and where in a piece of memory of their own. Sizes and addresses in bytes.
 class shared_results {

@@ -1,4 +1,4 @@
-// An activation of the first operand times the second, where that is not a gated unit of ggml's (see glu.hip).
+// An activation of the first operand times the second, where that is not a gated unit of ggml's (see glu.hip); SILU of a scaled operand.
 #include "pointwise.h"
 #include "strata/args/gate_rows.h"
 #include "strata/q8_1.h"
@@ -7,6 +7,7 @@ namespace strata {
 
 STRATA_DEVICE float sigmoid_times(const pointwise_args &, float gate, float x) { return x * sigmoid(gate); }
 STRATA_DEVICE float softplus_times(const pointwise_args &, float gate, float x) { return x * softplus(gate); }
+STRATA_DEVICE float silu_of_scaled(const pointwise_args & args, float x, uint32_t) { return silu(fma(x, args.params[0], args.params[1])); }
 STRATA_DEVICE float silu_times(const pointwise_args &, float gate, float x) { return x * silu(gate); }
 
 }  // namespace strata
@@ -16,6 +17,7 @@ using namespace strata;
 STRATA_POINTWISE(sigmoid_mul, f32, f32, f32, sigmoid_times)
 STRATA_POINTWISE(softplus_mul, f32, f32, f32, softplus_times)
 STRATA_POINTWISE(silu_mul, f32, f32, f32, silu_times)
+STRATA_POINTWISE(scale_silu, f32, f32, no_operand, silu_of_scaled)
 
 /// Grid: groups of 4 * gate_rows_block numbers, tokens.
 STRATA_KERNEL(gate_rows_block) void sigmoid_mul_q8_1(gate_rows_args a) {

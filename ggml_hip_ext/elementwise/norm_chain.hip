@@ -11,6 +11,7 @@ enum class chain {
     scale,      // norm(src) * scale + bias; with a grid of two in y also sum = norm(other) * scale + bias
     mul_add,    // norm(src) * weight + other
     mul_silu,   // norm(src) * weight * silu(other)
+    mul_sigmoid,  // norm(src) * weight * sigmoid(other)
     of_sum,     // sum = src + other, norm(sum) * weight
     twice,      // sum = norm(src) * weight + other, norm(sum) * weight2
 };
@@ -79,6 +80,11 @@ STRATA_DEVICE float4v output(const norm_chain_args & a, const chain_row & at, ui
         const float4v gate = load_part<Fours>(at.other, e, a.row);
         for (uint32_t i = 0; i < 4; i++) {
             v[i] *= silu(gate[i]);
+        }
+    } else if constexpr (Chain == chain::mul_sigmoid) {
+        const float4v gate = load_part<Fours>(at.other, e, a.row);
+        for (uint32_t i = 0; i < 4; i++) {
+            v[i] *= sigmoid(gate[i]);
         }
     }
     return v;
@@ -192,5 +198,6 @@ NORM_CHAIN(mul)
 NORM_CHAIN(scale)
 NORM_CHAIN(mul_add)
 NORM_CHAIN(mul_silu)
+NORM_CHAIN(mul_sigmoid)
 NORM_CHAIN(of_sum)
 NORM_CHAIN(twice)

@@ -3,6 +3,7 @@ refused where they must be. What a fusion leaves out is NaN beforehand, so a rea
 import numpy as np
 import pytest
 
+import test_fusions_qwen4exp as qwen4exp
 from support.delta_net_layer import Layer, Net
 from support.fusions import MEMORY, compute, counted, fusions, names, switches
 from support.ggml import PluginError, counter, device, ffi, last_error, lib
@@ -603,6 +604,7 @@ def cases():
 
 
 CASES = {name: rest for name, *rest in cases()}
+ALL = CASES | qwen4exp.CASES
 
 
 @pytest.mark.parametrize("memory", MEMORY)
@@ -964,7 +966,7 @@ def test_result_over_operand(distance):
 # --- switches --------------------------------------------------------------------------------------------------------------------------
 
 def case_of(fusion: str) -> str:
-    return next(name for name, (_, _, expected) in CASES.items() if fusion in expected)
+    return next(name for name, (_, _, expected) in ALL.items() if fusion in expected)
 
 
 def test_every_fusion_has_a_case_and_a_switch():
@@ -978,7 +980,7 @@ def test_every_fusion_has_a_case_and_a_switch():
 def test_switched_off(monkeypatch, all):
     """STRATA_DISABLE with the name of one, or with `fusion` for all."""
     for fusion in names():
-        build, makers, _ = CASES[case_of(fusion)]
+        build, makers, _ = ALL[case_of(fusion)]
         rng = np.random.default_rng(4)
         inputs = [make(rng) for make in makers]
         wanted, _ = compute(build, inputs, fused=False)

@@ -8,7 +8,7 @@ from support.fusions import compute
 from support.ops import new_rng
 
 NUMBERS = np.array([np.nan, -np.nan, np.inf, -np.inf, -0.0, 1e-42, 1e-30, 3e38, -3e38], np.float32)
-FUSIONS = sorted({fusion for *_, expected in chains.CASES.values() for fusion in expected})
+FUSIONS = sorted({fusion for *_, expected in chains.ALL.values() for fusion in expected})
 
 
 def spoiled(rng, inputs, choice):
@@ -34,7 +34,7 @@ def same(a: bytes, b: bytes) -> bool:
 @pytest.mark.parametrize("fusion", FUSIONS)
 def test_special_numbers(fusion, choice):
     rng = new_rng()
-    build, makers, _ = chains.CASES[rng.choice([name for name, (*_, expected) in chains.CASES.items() if fusion in expected])]
+    build, makers, _ = chains.ALL[rng.choice([name for name, (*_, expected) in chains.ALL.items() if fusion in expected])]
     inputs = spoiled(rng, [make(rng) for make in makers], choice)
     wanted, _ = compute(build, inputs, fused=False)
     got, applied = compute(build, inputs)
