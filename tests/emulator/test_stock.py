@@ -146,12 +146,20 @@ def test_captured_graphs():
 
 def test_a_model(tmp_path):
     """Prompt and decode of a Q4_1 model on the stock backend, against llama.cpp's CPU backend. Stock sums the activations of a block
-    before they are rounded to 8 bits, the CPU after: hence the distance."""
+    before they are rounded to 8 bits, the CPU after: hence the distance. What it may change: the likeliest token where the two best
+    logits are closer than four deviations of their difference, and distributions by a divergence of about half the logits' variance."""
     run_script(MODEL, str(LIBRARY), str(tmp_path / "stock.npy"))
     run_script(MODEL, "cpu", str(tmp_path / "cpu.npy"), guest=False)
     stock, cpu = (np.load(tmp_path / f"{name}.npy").astype(np.float64) for name in ("stock", "cpu"))
     assert np.sum((stock - cpu)**2) / np.sum(cpu**2) < 2e-2
-    assert np.mean(stock.argmax(1) == cpu.argmax(1)) > 0.75
+    difference = stock - cpu
+    difference -= difference.mean(1, keepdims=True)  # of all logits alike: no difference
+    variance = np.mean(difference**2)
+    second, best = np.sort(cpu, 1)[:, -2:].T
+    clear = best - second > 4 * np.sqrt(2 * variance)
+    assert clear.sum() >= 4 and (stock.argmax(1) == cpu.argmax(1))[clear].all()
+    logs = [logits - np.logaddexp.reduce(logits, 1, keepdims=True) for logits in (cpu, stock)]
+    assert np.mean(np.sum(np.exp(logs[0]) * (logs[0] - logs[1]), 1)) < variance
 
 
 # (case of bench-ops, part of the kernel's name): waves, then instructions. Counted in an emulator that shares nothing with this one, with
