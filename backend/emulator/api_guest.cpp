@@ -197,7 +197,7 @@ hipError_t hipLaunchKernel(const void * function, hip_dim3 grid, hip_dim3 block,
     });
 }
 
-// Workgroups run one after the other, so they cannot wait for each other.
+// Kernels of programs that HIP's compiler made wait for each other by an instruction (ds_gws_barrier) that knows a grid of one only.
 hipError_t hipLaunchCooperativeKernel(const void *, hip_dim3, hip_dim3, void **, unsigned, hipStream_t) {
     return call([]() -> hip_error {
         return fail(hipErrorNotSupported, "hipLaunchCooperativeKernel: the emulated device does not offer cooperative launches");

@@ -127,19 +127,34 @@ hipError_t hipModuleGetFunction(hipFunction_t * result, hipModule_t module, cons
     });
 }
 
-hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                                 unsigned block_y, unsigned block_z, unsigned shared_bytes, hipStream_t stream_handle, void ** params,
-                                 void ** extra) {
+namespace {
+
+hipError_t launch_function(const char * call, hipFunction_t handle, const launch_request & request, hipStream_t stream_handle) {
     return device_call([&]() -> hip_error {
         const std::shared_ptr<function> kernel = handle_tables::instance().functions.find(handle);
         const std::shared_ptr<loaded_module> module = kernel ? kernel->module.lock() : nullptr;
         if (!module) {
             return fail(hipErrorInvalidHandle,
-                        format("hipModuleLaunchKernel: %p is no function of a loaded module", static_cast<void *>(handle)));
+                        format("%s: %p is no function of a loaded module", call, static_cast<void *>(handle)));
         }
-        return launch({kernel->kernel, module},
-                      {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, params, extra}, stream_handle);
+        return launch({kernel->kernel, module}, request, stream_handle);
     });
+}
+
+}  // namespace
+
+hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                                 unsigned block_y, unsigned block_z, unsigned shared_bytes, hipStream_t stream_handle, void ** params,
+                                 void ** extra) {
+    return launch_function("hipModuleLaunchKernel", handle,
+                           {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, params, extra}, stream_handle);
+}
+
+hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t handle, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                                            unsigned block_y, unsigned block_z, unsigned shared_bytes, hipStream_t stream_handle,
+                                            void ** params) {
+    return launch_function("hipModuleLaunchCooperativeKernel", handle,
+                           {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, params, nullptr, true}, stream_handle);
 }
 
 }  // namespace strata

@@ -74,6 +74,7 @@ enum : int {
     X(hipError_t, __hipPushCallConfiguration, (hip_dim3 grid, hip_dim3 block, std::size_t shared_bytes, hipStream_t stream)) \
     X(hipError_t, __hipPopCallConfiguration, (hip_dim3 * grid, hip_dim3 * block, std::size_t * shared_bytes, hipStream_t * stream)) \
     X(hipError_t, hipLaunchKernel, (const void * function, hip_dim3 grid, hip_dim3 block, void ** params, std::size_t shared_bytes, hipStream_t stream)) \
+    X(hipError_t, hipModuleLaunchCooperativeKernel, (hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, hipStream_t stream, void ** params)) \
     X(hipError_t, hipLaunchCooperativeKernel, (const void * function, hip_dim3 grid, hip_dim3 block, void ** params, unsigned shared_bytes, hipStream_t stream)) \
     X(hipError_t, hipLaunchHostFunc, (hipStream_t stream, hip_host_function function, void * data)) \
     X(hipError_t, hipFuncSetAttribute, (const void * function, int attribute, int value)) \

@@ -2,6 +2,7 @@
 #include "launch.h"
 
 #include "errors.h"
+#include "instruments/counts.h"
 
 #include <algorithm>
 #include <cstring>
@@ -53,6 +54,16 @@ hip_error check_sizes(const loaded_kernel & kernel, const launch_request & reque
     if (uint64_t{image.static_lds} + request.dynamic_lds > device.max_lds) {
         return fail(hipErrorInvalidValue, what + format("%u bytes of static and %u bytes of dynamic LDS exceed the limit of %u",
                                                         image.static_lds, request.dynamic_lds, device.max_lds));
+    }
+    if (request.cooperative) {
+        const occupancy each = occupancy_of(image, static_cast<uint32_t>(items), request.dynamic_lds);
+        const uint64_t room = uint64_t{each.workgroups} * device.workgroup_processors;
+        // No dimension is 0, so a product that is too large for 64 bits has a factor that is too large by itself.
+        if (grid.x > room || grid.y > room || grid.z > room || uint64_t{grid.x} * grid.y * grid.z > room) {
+            return fail(hipErrorCooperativeLaunchTooLarge, what + "the grid " + show(grid) +
+                            format(" is cooperative, and the device holds %u workgroups of this kernel at a time (limited by %s)",
+                                   static_cast<unsigned>(room), each.limit));
+        }
     }
     return hipSuccess;
 }
@@ -135,6 +146,7 @@ hip_error prepare_launch(const loaded_kernel & kernel, const launch_request & re
     result.grid = request.grid;
     result.block = request.block;
     result.dynamic_lds = request.dynamic_lds;
+    result.cooperative = request.cooperative;
     result.kernarg.assign(image.kernarg_size, 0);
     const hip_error e = request.extra != nullptr ? take_buffer(image, request.extra, result.kernarg)
                                                  : take_parameters(image, request.params, result.kernarg);

@@ -12,6 +12,7 @@ struct launch_request {
     uint32_t dynamic_lds = 0;
     void ** params = nullptr;  ///< a pointer an argument, or
     void ** extra = nullptr;   ///< HIP_LAUNCH_PARAM_BUFFER_POINTER/SIZE
+    bool cooperative = false;  ///< all workgroups at the same time, or not at all
 };
 
 /// Checks the request against the kernel and the device and fills the dispatch. On failure the message is set by fail().

@@ -57,6 +57,35 @@ program & decoded(kernel_image & k) {
     return *k.decoded;
 }
 
+/// Workgroups that wait for each other: all are begun, and have turns, on one thread, so that what each finds of the others is the same on
+/// every run and for any number of threads. A wave that spins without s_sleep gives way after some thousand instructions.
+fault run_together(launch_context & context, uint64_t groups) {
+    constexpr uint64_t slice = 1 << 12;
+    // Kept between launches; these run one at a time.
+    static std::vector<std::unique_ptr<group_memory>> & places = *new std::vector<std::unique_ptr<group_memory>>;
+    while (places.size() < groups) places.push_back(std::make_unique<group_memory>());
+    std::vector<std::unique_ptr<workgroup_runner>> runners;
+    for (uint64_t group = 0; group < groups; group++) {
+        runners.push_back(std::make_unique<workgroup_runner>(context, places[group].get()));
+        runners.back()->begin(group);
+    }
+    for (uint64_t going = groups; going != 0 && !stopping.load(std::memory_order_relaxed);) {
+        for (const auto & runner : runners) {
+            if (runner->over()) continue;
+            if (fault f = runner->turn(slice)) return f;
+            if (runner->over()) {
+                runner->finish();
+                going--;
+            }
+        }
+    }
+    for (const auto & runner : runners) {
+        total_instructions += runner->instructions;
+        total_waves += runner->waves;
+    }
+    return {};
+}
+
 }  // namespace
 
 fault run(const dispatch & launch, const allocation_map & memory) try {
@@ -70,7 +99,13 @@ fault run(const dispatch & launch, const allocation_map & memory) try {
     std::mutex lock;
     fault worst;
     std::exception_ptr error;
-    run_on_workers(unsigned(std::min<uint64_t>(groups, UINT_MAX)), [&](unsigned) {
+    if (launch.cooperative) {
+        try {
+            worst = run_together(context, groups);
+        } catch (...) {
+            error = std::current_exception();
+        }
+    } else run_on_workers(unsigned(std::min<uint64_t>(groups, UINT_MAX)), [&](unsigned) {
         try {
             workgroup_runner runner(context);
             for (;;) {

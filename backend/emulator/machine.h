@@ -84,6 +84,7 @@ struct dispatch {
     dim3 block;                      ///< work-items a workgroup
     uint32_t dynamic_lds = 0;        ///< bytes added to static_lds
     std::vector<uint8_t> kernarg;    ///< kernarg_size bytes
+    bool cooperative = false;        ///< its workgroups wait for each other
 };
 
 /// Why a launch stopped. `message` is complete and readable: kernel, instruction text, its offset in the kernel, lane,
@@ -106,6 +107,7 @@ struct machine_properties {
     const char * name = "AMD Radeon 8060S (emulated gfx1151)";
     const char * arch = "gfx1151";
     uint32_t compute_units = 40;
+    uint32_t workgroup_processors = 20;
     uint32_t clock_khz = 2900000;
     uint32_t max_lds = 65536;
     uint32_t wave_size = 32;

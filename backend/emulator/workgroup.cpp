@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t poison = 0xffc0dead;  // a NaN, a large number, and no address
 constexpr uint32_t rows_a_wave = 272;    // 256 VGPRs and room for wide accesses at the last ones
-constexpr uint64_t slice = 1 << 20;      // instructions before a wave gives way at a backward branch
+constexpr uint64_t longest_slice = 1 << 20;  // instructions before a wave gives way at a backward branch
 
 void fill(void * memory, uint32_t pattern, size_t bytes) {
     uint32_t * p = static_cast<uint32_t *>(memory);
@@ -31,12 +31,9 @@ uint64_t limit_from_environment() {
     return limit;
 }
 
-/// Register files, LDS and scratch of a worker thread, kept between launches.
-struct worker_memory {
-    page_memory registers, lds, scratch;
-};
-worker_memory & this_worker() {
-    static thread_local worker_memory memory;
+/// Of a worker thread, kept between launches.
+group_memory & this_worker() {
+    static thread_local group_memory memory;
     return memory;
 }
 
@@ -84,8 +81,8 @@ launch_context::launch_context(const dispatch & d, const allocation_map & m, pro
     packet.kernarg_address = kernarg;
 }
 
-workgroup_runner::workgroup_runner(launch_context & context) : context_(context), waves_(context.waves) {
-    worker_memory & memory = this_worker();
+workgroup_runner::workgroup_runner(launch_context & context, group_memory * own) : context_(context), waves_(context.waves) {
+    group_memory & memory = own ? *own : this_worker();
     uint8_t * registers = memory.registers.reserve(size_t(context.waves) * rows_a_wave * row_bytes);
     uint8_t * lds = memory.lds.reserve(65536 + 256);
     const uint32_t scratch_bytes = (context.launch.kernel->scratch + 15) / 16 * 16;
@@ -109,7 +106,7 @@ workgroup_runner::workgroup_runner(launch_context & context) : context_(context)
         const uint32_t rest = context.items - n * 32;
         w.lanes = rest >= 32 ? 0xffffffffu : (1u << rest) - 1;
     }
-    if (context.watched) watched_ = watch_thread(*context.watched, context, waves_.data());
+    if (context.watched) watched_ = watch_thread(*context.watched, context, waves_.data(), own != nullptr);
 }
 
 workgroup_runner::~workgroup_runner() {
@@ -162,44 +159,59 @@ void workgroup_runner::enter(wave & w, uint32_t index, const uint32_t (&id)[3]) 
     if (watched_) watch_wave(w);
 }
 
-fault workgroup_runner::run(uint64_t group, const std::atomic<uint64_t> & first_bad) {
+void workgroup_runner::begin(uint64_t group) {
     const dim3 & grid = context_.launch.grid;
     const uint32_t id[3] = {uint32_t(group % grid.x), uint32_t(group / grid.x % grid.y), uint32_t(group / (uint64_t(grid.x) * grid.y))};
     if (context_.lds_size) fill(waves_[0].lds, 0xffffffffu, (context_.lds_size + 3) / 4 * 4);
     if (watched_) watch_workgroup(*watched_, group, waves_[0]);
     for (uint32_t n = 0; n < context_.waves; n++) enter(waves_[n], n, id);
-    uint32_t alive = context_.waves;
-    while (alive) {
-        uint32_t waiting = 0;
-        for (wave & w : waves_) {
-            if (w.state == stop::end) continue;
-            if (w.state == stop::barrier) {
-                waiting++;
-                continue;
-            }
-            w.state = stop::running;
-            w.slice_end = w.count + slice;
-            w.pc->fn(&w, w.pc, w.count);
-            if (w.state == stop::fault) return describe(w);
-            if (w.state == stop::end) alive--;
-            if (w.state == stop::barrier) waiting++;
-            if (w.state == stop::yield) {
-                if (w.count > context_.instruction_limit) {
-                    w.note.why = fault_note::reason::limit;
-                    return describe(w);
-                }
-                if (group > first_bad.load(std::memory_order_relaxed) || stopping.load(std::memory_order_relaxed)) return {};
-            }
+    alive_ = context_.waves;
+}
+
+fault workgroup_runner::turn(uint64_t slice) {
+    uint32_t waiting = 0;
+    gave_way_ = false;
+    for (wave & w : waves_) {
+        if (w.state == stop::end) continue;
+        if (w.state == stop::barrier) {
+            waiting++;
+            continue;
         }
-        if (waiting == alive) {  // waves that have ended do not count
-            for (wave & w : waves_) {
-                if (w.state == stop::barrier) w.state = stop::running;
+        w.state = stop::running;
+        w.slice_end = w.count + slice;
+        w.pc->fn(&w, w.pc, w.count);
+        if (w.state == stop::fault) return describe(w);
+        if (w.state == stop::end) alive_--;
+        if (w.state == stop::barrier) waiting++;
+        if (w.state == stop::yield) {
+            gave_way_ = true;
+            if (w.count > context_.instruction_limit) {
+                w.note.why = fault_note::reason::limit;
+                return describe(w);
             }
-            if (watched_) watch_barrier(*watched_);
         }
     }
+    if (waiting == alive_) {  // waves that have ended do not count
+        for (wave & w : waves_) {
+            if (w.state == stop::barrier) w.state = stop::running;
+        }
+        if (watched_) watch_barrier(*watched_);
+    }
+    return {};
+}
+
+void workgroup_runner::finish() {
     for (const wave & w : waves_) instructions += w.count;
     waves += context_.waves;
+}
+
+fault workgroup_runner::run(uint64_t group, const std::atomic<uint64_t> & first_bad) {
+    begin(group);
+    while (!over()) {
+        if (fault f = turn(longest_slice)) return f;
+        if (gave_way_ && (group > first_bad.load(std::memory_order_relaxed) || stopping.load(std::memory_order_relaxed))) return {};
+    }
+    finish();
     return {};
 }
 

@@ -49,16 +49,29 @@ private:
     size_t size_ = 0;
 };
 
+/// Register files, LDS and scratch of a workgroup.
+struct group_memory {
+    page_memory registers, lds, scratch;
+};
+
 /// Runs workgroups of one launch on one thread.
 class workgroup_runner {
 public:
-    explicit workgroup_runner(launch_context & context);
+    /// `own`: where the workgroup lives, for those that run beside others of the same thread; otherwise the thread's memory.
+    explicit workgroup_runner(launch_context & context, group_memory * own = nullptr);
     ~workgroup_runner();
     workgroup_runner(const workgroup_runner &) = delete;
     workgroup_runner & operator=(const workgroup_runner &) = delete;
 
     /// Runs workgroup number `group` (x fastest) to its end. Gives up silently when a lower workgroup has faulted.
     fault run(uint64_t group, const std::atomic<uint64_t> & first_bad);
+
+    void begin(uint64_t group);
+    /// Gives each wave that is not waiting a turn of up to `slice` instructions, and says why it cannot go on, if so.
+    fault turn(uint64_t slice);
+    bool over() const { return alive_ == 0; }
+    /// To be called once when it is over.
+    void finish();
 
     uint64_t waves = 0, instructions = 0;
 
@@ -69,6 +82,8 @@ private:
     launch_context & context_;
     std::vector<wave> waves_;
     memory_range ranges_[memory_range_count];
+    uint32_t alive_ = 0;
+    bool gave_way_ = false;  ///< in the last turn a wave stopped that could have gone on
     thread_state * watched_ = nullptr;
 };
 

@@ -45,6 +45,7 @@ enum hip_error : int {
     hipErrorHostMemoryAlreadyRegistered = 712,
     hipErrorHostMemoryNotRegistered = 713,
     hipErrorLaunchFailure = 719,
+    hipErrorCooperativeLaunchTooLarge = 720,
     hipErrorNotSupported = 801,
     hipErrorStreamCaptureUnsupported = 900,
     hipErrorStreamCaptureUnmatched = 903,

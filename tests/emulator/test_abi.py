@@ -30,7 +30,8 @@ ERRORS = {
     "hipErrorInvalidMemcpyDirection": 21, "hipErrorNoDevice": 100, "hipErrorInvalidDevice": 101, "hipErrorInvalidImage": 200,
     "hipErrorInvalidContext": 201, "hipErrorNoBinaryForGpu": 209, "hipErrorFileNotFound": 301, "hipErrorInvalidHandle": 400,
     "hipErrorNotFound": 500, "hipErrorNotReady": 600, "hipErrorIllegalAddress": 700, "hipErrorLaunchOutOfResources": 701,
-    "hipErrorLaunchTimeOut": 702, "hipErrorLaunchFailure": 719, "hipErrorNotSupported": 801, "hipErrorStreamCaptureUnsupported": 900,
+    "hipErrorLaunchTimeOut": 702, "hipErrorLaunchFailure": 719, "hipErrorCooperativeLaunchTooLarge": 720, "hipErrorNotSupported": 801,
+    "hipErrorStreamCaptureUnsupported": 900,
     "hipErrorUnknown": 999,
 }
 OTHERS = {

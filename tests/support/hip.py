@@ -21,6 +21,7 @@ class Hip(Library):
     signatures = {
         **SIGNATURES,
         "hipDeviceReset": [],
+        "hipModuleLaunchCooperativeKernel": [c_void_p, *[c_uint] * 7, c_void_p, c_void_p],
         "hipLaunchHostFunc": [c_void_p, c_void_p, c_void_p],
         "hipFuncSetAttribute": [c_void_p, c_int, c_int],
         "hipOccupancyMaxActiveBlocksPerMultiprocessor": [c_void_p, c_void_p, c_int, c_size_t],
@@ -97,6 +98,12 @@ class Hip(Library):
         size = c_size_t(len(arguments))
         extra = (c_void_p * 5)(1, ctypes.addressof(buffer), 2, ctypes.addressof(size), 3)
         self.call("hipModuleLaunchKernel", function, *grid, *block, lds, stream, None, extra)
+
+    def launch_cooperative(self, function: int, grid, block, arguments: bytes = b"", lds: int = 0, stream: int = 0) -> None:
+        """Queues a launch of a kernel with one argument, a struct, all workgroups at a time."""
+        grid, block = ((d, 1, 1) if isinstance(d, int) else tuple(d) + (1,) * (3 - len(d)) for d in (grid, block))
+        buffer = ctypes.create_string_buffer(arguments, max(1, len(arguments)))
+        self.call("hipModuleLaunchCooperativeKernel", function, *grid, *block, lds, stream, (c_void_p * 1)(ctypes.addressof(buffer)))
 
     def counters(self) -> tuple[int, int, int]:
         """Launches, waves and wave instructions since the process started."""

@@ -37,15 +37,16 @@ static STRATA_HANDLER(s_barrier) {
     w->count = count + i->weight;
     w->state = stop::barrier;
 }
-/// The barrier of a whole grid, for cooperative launches. Workgroups run one after the other, so a grid of one is all there can be.
+/// The barrier of a whole grid by the chip's global wave sync, as HIP's cooperative groups have it. A grid of one is all there can be:
+/// kernels of ours that wait for each other (hipModuleLaunchCooperativeKernel) count in memory.
 static STRATA_HANDLER(ds_gws_barrier) {
     uint16_t group[3];
     uint32_t grid[3];
     std::memcpy(group, reinterpret_cast<const void *>(w->extra[1].begin + 4), sizeof group);
     std::memcpy(grid, reinterpret_cast<const void *>(w->extra[1].begin + 12), sizeof grid);
     if (grid[0] != group[0] || grid[1] != group[1] || grid[2] != group[2]) {
-        stop_with(w, i, count + i->weight, fault_note::reason::unsupported, "the kernel waits for all workgroups of the grid, which are not "
-                  "emulated at the same time");
+        stop_with(w, i, count + i->weight, fault_note::reason::unsupported, "the kernel waits for all workgroups of the grid by global wave "
+                  "sync, which is not emulated");
         return;
     }
     w->pc = i + 1;

@@ -113,6 +113,7 @@ STRATA_HANDLER(instrument_hook) {
     if (t.on & instrument_count) t.count->instruction(p);
     if (t.on & instrument_time) t.trace->instruction(w->index, p);
     if (t.on & instrument_wait) check_wait(*w, p);
+    if (t.order) follow_order(*w, p);
     if (p.memory.where != segment::none) {
         watch_access(w, p);
     } else if (t.on & instrument_init) {

@@ -326,9 +326,15 @@ void probe::add(const operation & op, const inst & code, bool is_half_of_pair) {
     how = op.how;
     what = is_half_of_pair ? work_class::vopd : work_of(op);
     memory = memory_of(op, code);
+    if (memory.where == segment::global || memory.where == segment::flat || memory.where == segment::buffer) {
+        memory.coherent = memory.load && !memory.atomic && (word >> 14 & 1);
+    }
+    const std::string_view m = op.name;
+    invalidates = m == "buffer_gl0_inv" ? cache_l0 : m == "buffer_gl1_inv" ? cache_l1 : m == "s_dcache_inv" ? cache_scalar : 0;
+    if (m == "s_sleep") sleeps = uint16_t(word & 0x7f);
     reads_scc |= reads_condition(op.name);
     writes_scc |= writes_condition(op);
-    is_barrier = std::string_view(op.name) == "s_barrier";
+    is_barrier = m == "s_barrier";
     waits_of(*this, op.name);
     spans s(*this);
     switch (op.how) {

@@ -26,10 +26,14 @@ struct memory_use {
     bool high = false;        ///< narrow: the upper half of the register
     bool addtid = false, append = false;
     bool pairs = false;       ///< atomics with a second data operand (compare-and-swap)
+    bool coherent = false;    ///< loads: past the L0 and L1 (GLC)
     uint8_t bytes = 0;        ///< of one lane at one address
     uint8_t addresses = 1;    ///< 2: the 2addr forms
     uint16_t unit = 0;        ///< what the offsets of the 2addr forms count
 };
+
+/// Caches that an instruction may empty.
+enum cache_kind : uint8_t { cache_l0 = 1, cache_l1 = 2, cache_scalar = 4 };
 
 /// Consecutive registers: VGPR rows, or slots of wave::s.
 struct register_span {
@@ -68,6 +72,8 @@ struct probe {
     uint8_t read_count = 0, write_count = 0;
     bool reads_scc = false, writes_scc = false;
     bool is_barrier = false;
+    uint8_t invalidates = 0;  ///< see cache_kind
+    uint16_t sleeps = 0;      ///< s_sleep: in units of 64 cycles
     int16_t wait_vm = -1, wait_lgkm = -1, wait_vs = -1;  ///< s_waitcnt: outstanding at most; -1: no such wait
     memory_use memory;
     register_span reads[10], writes[4];

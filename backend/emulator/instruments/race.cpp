@@ -2,6 +2,7 @@
 // barriers; workgroups of a launch in device memory, unless both accesses are atomic (loads and stores with GLC count as such where
 // the instruction can show it). Two stores of the same value do no harm, and kernels do that on purpose where threads are left over:
 // they are not told. A cell remembers, for each dword, the last writer and the last reader of its bytes.
+#include "race_grid.h"
 #include "report.h"
 #include "state.h"
 
@@ -97,7 +98,7 @@ void touch_bytes(access_cell * cells, uint64_t address, uint32_t bytes, const pa
     }
 }
 
-void complain(wave & w, const probe & p, const party & me, const conflict & c, bool in_lds) {
+void complain(wave & w, const probe & p, const party & me, const conflict & c, bool in_lds, const char * detail = "") {
     const std::string key = std::to_string(reinterpret_cast<uintptr_t>(w.code)) + ":" + std::to_string(p.pc) + ":" + std::to_string(c.other_pc);
     if (reported(instrument_race, key)) return;
     const launch_context & context = context_of(*w.watched->thread->launch);
@@ -115,12 +116,17 @@ void complain(wave & w, const probe & p, const party & me, const conflict & c, b
     report(instrument_race, key,
            std::string(in_lds ? "two waves of a workgroup touch the same LDS bytes and no barrier is between them"
                               : "two workgroups of a launch touch the same bytes of device memory, not both by atomics") +
-               ": " + place + "\n  " + describe_lanes(c.lanes) + verb(me.write, me.atomic) + " " +
+               detail + ": " + place + "\n  " + describe_lanes(c.lanes) + verb(me.write, me.atomic) + " " +
                describe_instruction(*w.code, kernel, p.pc) + describe_wave(w) + "\n  " + other + verb(c.other_writes, false) +
                " " + describe_instruction(*w.code, kernel, c.other_pc));
 }
 
-/// Whether a lane's plain store leaves its bytes as they are.
+}  // namespace
+
+void report_grid_race(wave & w, const probe & p, const grid_conflict & c) {
+    complain(w, p, {0, 0, p.memory.store, p.memory.atomic, p.pc}, {c.other, c.other_pc, c.other_writes, c.lanes, c.address}, false, c.detail);
+}
+
 bool keeps_value(const wave & w, const probe & p, const memory_access & a, unsigned n, unsigned lane, const void * there) {
     const inst & i = p.part[0].code;
     uint8_t data[16];
@@ -129,6 +135,8 @@ bool keeps_value(const wave & w, const probe & p, const memory_access & a, unsig
     }
     return std::memcmp(data + (p.memory.high && a.bytes < 4 ? 2 : 0), there, a.bytes) == 0;
 }
+
+namespace {
 
 void check(wave & w, const probe & p, const memory_access & a, uint32_t lanes, party me, bool in_lds) {
     const thread_state & t = *w.watched->thread;
@@ -162,7 +170,6 @@ void check_race(wave & w, const probe & p, const memory_access & a) {
     const thread_state & t = *w.watched->thread;
     constexpr uint32_t epoch_mask = (1u << epoch_bits) - 1;
     const bool vector_device = u.where == segment::global || u.where == segment::flat || u.where == segment::buffer;
-    const bool coherent = vector_device && (p.word >> 14 & 1);  // GLC: a load that must see what others write
     uint32_t in_lds = u.where == segment::lds ? a.lanes : 0;
     if (u.where == segment::flat) {
         for (uint32_t rest = a.lanes; rest; rest &= rest - 1) {
@@ -172,11 +179,15 @@ void check_race(wave & w, const probe & p, const memory_access & a) {
     }
     if (in_lds && t.waves > 1) check(w, p, a, in_lds, {w.index, t.lds_epoch & epoch_mask, u.store, u.atomic, p.pc}, true);
     if (vector_device || u.where == segment::scalar || u.where == segment::scalar_buffer) {
+        if (t.order) {
+            t.order->check(w, p, a, a.lanes & ~in_lds);
+            return;
+        }
         const launch_context & context = context_of(*t.launch);
         const dim3 & grid = context.launch.grid;
         if (uint64_t(grid.x) * grid.y * grid.z < 2) return;
         check(w, p, a, a.lanes & ~in_lds,
-              {uint32_t(t.group & party_mask), launch_epoch(*t.launch) & epoch_mask, u.store, u.atomic || (u.load && coherent), p.pc},
+              {uint32_t(t.group & party_mask), launch_epoch(*t.launch) & epoch_mask, u.store, u.atomic || u.coherent, p.pc},
               false);
     }
 }

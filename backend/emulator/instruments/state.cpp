@@ -7,6 +7,7 @@
 #include "counts.h"
 #include "lines.h"
 #include "model/chip.h"
+#include "race_grid.h"
 #include "report.h"
 
 #include <algorithm>
@@ -27,19 +28,22 @@ struct launch_state {
     std::mutex lock;
     launch_counter counts;
     std::optional<model::tracer> trace;  // with instrument_time
+    model::change_counts changes;        // of a cooperative launch
+    std::unique_ptr<grid_order> order;   // of a cooperative launch, with instrument_race
 
     std::vector<model::modelled> time(const dispatch & launch);
 };
-
-namespace {
-
-constexpr size_t lds_bytes = 65536;
 
 /// What a worker keeps between launches.
 struct worker_shadows {
     page_memory registers, scratch, lds, cells;
     uint32_t epoch = 0;
 };
+
+namespace {
+
+constexpr size_t lds_bytes = 65536;
+
 worker_shadows & this_worker_shadows() {
     static thread_local worker_shadows shadows;
     return shadows;
@@ -104,7 +108,8 @@ std::vector<model::modelled> launch_state::time(const dispatch & launch) {
     if (cold_caches.exchange(false)) {
         for (model::chip & chip : chips) chip.cool();
     }
-    for (model::chip & chip : chips) times.push_back(chip.run(groups, {resident_groups(launch), counts.instructions()}));
+    const model::shape shape{resident_groups(launch), counts.instructions() - changes.repeated, launch.cooperative ? &changes : nullptr};
+    for (model::chip & chip : chips) times.push_back(chip.run(groups, shape));
     return times;
 }
 
@@ -114,11 +119,16 @@ launch_state * begin_watching(const launch_context & context) {
     state->context = &context;
     state->epoch = ++launches;
     if (instruments().has(instrument_time)) {
-        state->trace.emplace(model::sample(context.waves, model::parameters().processors * resident_groups(context.launch)),
+        const dim3 & grid = context.launch.grid;
+        state->trace.emplace(context.launch.cooperative
+                                 ? model::sample::all(uint64_t(grid.x) * grid.y * grid.z, context.waves)
+                                 : model::sample(context.waves, model::parameters().processors * resident_groups(context.launch)),
                              model::line_names{device_memory::instance().arena() / line_bytes, context.kernarg / line_bytes,
                                                (context.kernarg_end + line_bytes - 1) / line_bytes,
-                                               reinterpret_cast<uint64_t>(&context.packet) / line_bytes});
+                                               reinterpret_cast<uint64_t>(&context.packet) / line_bytes},
+                             context.launch.cooperative ? &state->changes : nullptr);
     }
+    if (context.launch.cooperative && instruments().has(instrument_race)) state->order = std::make_unique<grid_order>(context);
     // Epochs repeat after 8192 launches; cells must not be as old as that.
     device_shadow & d = shadow_of_device;
     if (d.cells && state->epoch % 8192 == 0) {
@@ -136,7 +146,7 @@ void end_watching(launch_state * state, const dispatch & launch, bool finished) 
 uint32_t launch_epoch(const launch_state & state) { return state.epoch; }
 const launch_context & context_of(const launch_state & state) { return *state.context; }
 
-thread_state * watch_thread(launch_state & launch, const launch_context & context, wave * waves) {
+thread_state * watch_thread(launch_state & launch, const launch_context & context, wave * waves, bool apart) {
     auto * t = new thread_state;
     t->launch = &launch;
     t->on = instruments().on & instruction_instruments;
@@ -144,7 +154,10 @@ thread_state * watch_thread(launch_state & launch, const launch_context & contex
     if (t->on & instrument_count) t->count = new counter;
     if (t->on & instrument_time) t->trace = new model::tracer(&*launch.trace);
     t->wave = new wave_state[context.waves];
-    worker_shadows & memory = this_worker_shadows();
+    t->shadows = apart ? new worker_shadows : &this_worker_shadows();
+    t->owns_shadows = apart;
+    t->order = launch.order.get();
+    worker_shadows & memory = *t->shadows;
     const size_t scratch_bytes = size_t(context.launch.kernel->scratch + 15) / 16 * 16 * 32;
     uint8_t * rows = nullptr;
     uint8_t * scratch = nullptr;
@@ -177,12 +190,13 @@ void unwatch_thread(thread_state * t) {
     }
     delete t->count;
     delete t->trace;
+    if (t->owns_shadows) delete t->shadows;
     delete[] t->wave;
     delete t;
 }
 
 void watch_barrier(thread_state & t) {
-    worker_shadows & memory = this_worker_shadows();
+    worker_shadows & memory = *t.shadows;
     t.lds_epoch = ++memory.epoch;
     if (t.lds_cells && t.lds_epoch % 8192 == 0) {
         std::memset(static_cast<void *>(t.lds_cells), 0, cell_bytes(lds_bytes + 256));

@@ -84,12 +84,16 @@ struct thread_state {
     uint32_t lds_epoch = 0;  ///< grows with every barrier and workgroup
     uint32_t waves = 0;
     wave_state * wave = nullptr;
+    struct worker_shadows * shadows = nullptr;
+    bool owns_shadows = false;
+    class grid_order * order = nullptr;  ///< of a cooperative launch, with instrument_race
 };
 
 // state.cpp
 launch_state * begin_watching(const launch_context & context);
 void end_watching(launch_state * state, const dispatch & launch, bool finished);
-thread_state * watch_thread(launch_state & launch, const launch_context & context, wave * waves);
+/// `apart`: its workgroups run beside others of the same thread.
+thread_state * watch_thread(launch_state & launch, const launch_context & context, wave * waves, bool apart);
 void unwatch_thread(thread_state * state);
 void watch_workgroup(thread_state & state, uint64_t group, const wave & any);
 void watch_wave(wave & w);  ///< its registers at entry are set
@@ -110,6 +114,7 @@ void shadow_copied(uint64_t to, uint64_t from, uint64_t bytes);
 // One file a kind.
 void check_memory(wave & w, const probe & p, const memory_access & a);                     // memory.cpp
 void check_race(wave & w, const probe & p, const memory_access & a);                       // race.cpp
+void follow_order(wave & w, const probe & p);                                              // race_grid.cpp, where thread_state::order is set
 void check_wait(wave & w, const probe & p);                                                // wait.cpp
 void report_undefined(const wave & w, const probe & p, const char * where, uint32_t lanes, const origin & from);  // undefined.cpp
 

@@ -42,6 +42,10 @@ public:
         line * const set = &lines_[(number * 0x9e3779b97f4a7c15ull >> 24) % sets_ * ways];
         line * oldest = set;
         for (line * l = set; l < set + ways; l++) {
+            if (l->key == key && l->used <= emptied_) {
+                oldest = l;
+                break;
+            }
             if (l->key == key) {
                 l->used = ++clock_;
                 return {l, true, 0};
@@ -52,6 +56,8 @@ public:
         *oldest = {key, ++clock_, 0, false};
         return {oldest, false, evicted};
     }
+    /// Forgets all lines, none of which may be dirty.
+    void empty() { emptied_ = clock_; }
     /// The lines' times are of a launch that is over.
     void settle() {
         for (line & l : lines_) l.arrives = 0;
@@ -60,7 +66,7 @@ public:
 private:
     static constexpr unsigned ways = 16;
     unsigned sets_;
-    uint64_t clock_ = 0;
+    uint64_t clock_ = 0, emptied_ = 0;
     std::vector<line> lines_;
 };
 

@@ -99,6 +99,7 @@ public:
         for (unsigned n = 0; n < p_.processors * 2; n++) units_.emplace_back(p_);
         for (unsigned n = 0; n < p_.arrays; n++) arrays_.emplace_back(p_);
         simds_.resize(p_.processors * p_.simds);
+        if (of.changes) changed_.resize(of.changes->words.size());
         shared_.l2.settle();
         shared_.mall.settle();
     }
@@ -131,6 +132,9 @@ private:
     void leave(unsigned n, double now);
     void release(unsigned group, double now);
     void results(wave_run & w, const probe & p, double at);
+    bool waits_for_others(const wave_run & w, const trace_event & e, double now) const;
+    void read_in_vain(unsigned n, const wave_run & w, const trace_event & e, double now);
+    void invalidate(const wave_run & w, unsigned which);
 
     const parameters & p_;
     shared_caches & shared_;
@@ -146,6 +150,12 @@ private:
     std::vector<group_state> running_;
     std::vector<std::vector<unsigned>> waiting_;  // waves at a barrier, by group
     std::priority_queue<item, std::vector<item>, std::greater<item>> queue_;
+    /// A word that workgroups wait for: when it was changed, in order.
+    struct changed_word {
+        server atomics;
+        std::vector<double> times;
+    };
+    std::vector<changed_word> changed_;  // by number
     size_t next_group_ = 0;
     double end_ = 0;
     double issue_busy_ = 0, valu_busy_ = 0;
@@ -304,14 +314,43 @@ double simulation::load_line(uint64_t line, wave_run & w, double now) {
     return in_l0.where->arrives = load_through_l1(line, w, now);
 }
 
+/// Whether the word that it loads has not been changed as often as it was when the wave was recorded.
+bool simulation::waits_for_others(const wave_run & w, const trace_event & e, double now) const {
+    if (e.what->memory.where == segment::lds || !(e.passes & watches_a_word) || e.what->memory.atomic) return false;
+    const changed_word & word = changed_[w.lines[e.first_line + e.lines]];
+    const uint64_t wanted = w.lines[e.first_line + e.lines + 1];
+    return wanted != 0 && (word.times.size() < wanted || word.times[wanted - 1] > now);
+}
+
+/// A turn of a loop that does not end yet.
+void simulation::read_in_vain(unsigned n, const wave_run & w, const trace_event & e, double now) {
+    const double begin = units_[w.simd / 2].l0_tags.take(now, 1);
+    const double done = std::max(begin + 1 + p_.l0_latency, below_l1(w.lines[e.first_line], begin, false));
+    push(n, std::ceil(done) + p_.spin_cycles + shape_.changes->pause);
+}
+
+void simulation::invalidate(const wave_run & w, unsigned which) {
+    if (which & cache_l0) units_[w.simd / 2].l0.empty();
+    if (which & cache_l1) arrays_[w.simd / p_.simds * p_.arrays / p_.processors].l1.empty();
+    if (which & cache_scalar) processors_[w.simd / p_.simds].scalar_lines.empty();
+}
+
 void simulation::memory(wave_run & w, const trace_event & e, double now) {
     const memory_use & u = e.what->memory;
     unit_state & unit = units_[w.simd / 2];
-    const double cycles = std::max<double>({1, double(e.lines), e.passes * 64 / p_.l0_bytes});
+    const double cycles = std::max<double>({1, double(e.lines), (e.passes & ~watches_a_word) * 64 / p_.l0_bytes});
     const double begin = unit.l0_tags.take(now, cycles);
     double done = begin + cycles + p_.l0_latency;
     const bool goes_past = u.store || u.atomic;  // to the L2: the L0 and L1 are written through
-    for (unsigned k = 0; k < e.lines; k++) {
+    if (e.passes & watches_a_word) {
+        changed_word & word = changed_[w.lines[e.first_line + e.lines]];
+        double at = begin;
+        if (u.atomic) {
+            at = word.atomics.take(begin, p_.atomic_cycles);
+            word.times.push_back(at);
+        }
+        done = std::max(done, below_l1(w.lines[e.first_line], at, u.atomic));
+    } else for (unsigned k = 0; k < e.lines; k++) {
         const uint64_t line = w.lines[e.first_line + k];
         done = std::max(done, goes_past ? below_l1(line, begin, true) : load_line(line, w, begin + k));
     }
@@ -381,6 +420,10 @@ bool simulation::issue(unsigned n, wave_run & w, const trace_event & e, double n
     }
     default: break;
     }
+    if (shape_.changes) {
+        invalidate(w, p.invalidates);
+        w.ready += 64 * p.sleeps;
+    }
     w.next++;
     done_++;
     if (!p.is_barrier) return true;
@@ -405,6 +448,7 @@ void simulation::step(unsigned n, double now) {
     const double since = ready(w, e);
     const double at = unit_free(w, e, std::max(now, since));
     if (at > now) queue_.push({at, since, n});
+    else if (waits_for_others(w, e, now)) read_in_vain(n, w, e, now);
     else if (issue(n, w, e, now)) push(n, w.ready);
 }
 

@@ -23,6 +23,7 @@ struct modelled {
 struct shape {
     uint32_t resident_groups = 1;       ///< of a workgroup processor
     uint64_t instructions = 0;          ///< of the whole launch
+    const change_counts * changes = nullptr;  ///< of a cooperative launch
 };
 
 /// The chip between launches: the L2 and the memory-side cache keep their lines.

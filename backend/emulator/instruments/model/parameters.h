@@ -48,6 +48,10 @@ struct parameters {
     unsigned l2_size = 2 << 20;
     unsigned mall_size = 32 << 20;
 
+    // Cooperative launches.
+    double atomic_cycles = 8;         ///< between two atomics on a word
+    unsigned spin_cycles = 20;        ///< of a loop that waits for a word, beside its load and s_sleep
+
     // Launches.
     double dispatch_cycles = 0.5;     ///< between the starts of two waves: two shader engines start one each a cycle
     unsigned launch_latency = 2000;   ///< from a launch to its first instruction
