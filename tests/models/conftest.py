@@ -1,5 +1,4 @@
 """Models and reference scores, each made once a session."""
-import os
 import pathlib
 import sys
 
@@ -10,16 +9,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import scoring  # noqa: E402
 from strata_hip.scores import Scores  # noqa: E402
 
-# The device the models are tested on. "cpu" tries out the tests themselves.
-DEVICE = os.environ.get("STRATA_TEST_DEVICE", "emulator")
-
 
 @pytest.fixture(scope="session")
 def model():
     """model(name, device): a loaded scoring.Model; only the last one of each device stays loaded."""
     kept = {}
 
-    def get(name: str, device: str = DEVICE) -> scoring.Model:
+    def get(name: str, device: str = scoring.DEVICE) -> scoring.Model:
         if device not in kept or kept[device][0] != name:
             if device in kept:
                 kept.pop(device)[1].close()

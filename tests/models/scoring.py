@@ -18,6 +18,8 @@ import numpy as np
 from strata_hip import engine, llama, log, models, scores, verify
 from strata_hip.llama_values import default_threads
 
+# The device the models are tested on. "cpu" tries out the tests themselves.
+DEVICE = os.environ.get("STRATA_TEST_DEVICE", "emulator")
 QUIET = os.environ.get("STRATA_TEST_LOG") != "1"
 FOLDER = pathlib.Path(__file__).parent
 PROSE = verify.STORY    # a story of this project's own

@@ -4,7 +4,7 @@ import pytest
 
 import scoring
 import toys
-from conftest import DEVICE
+from scoring import DEVICE
 from support.ggml import counter
 from support.tools import run_tool
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import scoring
-from conftest import DEVICE
+from scoring import DEVICE
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import pytest
 
 import scoring
 import toys
-from conftest import DEVICE
+from scoring import DEVICE
 from support.fusions import counted, fusions
 from support.tools import run_tool
 

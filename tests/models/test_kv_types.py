@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from conftest import DEVICE
+from scoring import DEVICE
 
 PROGRAM = """
 import json, sys

@@ -6,7 +6,7 @@ import pytest
 import real_shapes
 import scoring
 import toys
-from conftest import DEVICE
+from scoring import DEVICE
 from support.ggml import counter
 
 MOST_A_LAYER = 12

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import scoring
-from conftest import DEVICE
+from scoring import DEVICE
 
 NAMES = ["smollm2", "gemma3"]
 UBATCHES = [64, 128, 512]

@@ -17,7 +17,7 @@ import re
 import pytest
 
 import toys
-from conftest import DEVICE
+from scoring import DEVICE
 from support.server import serving
 
 PROMPTS = [[step * i % 390 + 3 for i in range(19)] for step in (7, 11, 17)]

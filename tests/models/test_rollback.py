@@ -6,7 +6,7 @@ import pytest
 
 import scoring
 import toys
-from conftest import DEVICE
+from scoring import DEVICE
 from support.ops import nmse
 
 PROMPT, AFTER = 21, 4

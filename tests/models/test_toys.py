@@ -8,7 +8,7 @@ import pytest
 
 import scoring
 import toys
-from conftest import DEVICE
+from scoring import DEVICE
 from support.ops import nmse
 
 PROMPT, WRITTEN = 300, 32
