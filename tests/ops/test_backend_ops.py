@@ -91,10 +91,11 @@ def sample(cases: list[op_tests.Case]) -> list[op_tests.Case]:
     return chosen
 
 
-def check(tests: op_tests.Tests, cases: list[op_tests.Case]) -> None:
-    """Runs cases, prints the counts, asserts that each passed."""
+def check(tests: op_tests.Tests, cases: list[op_tests.Case], told: collections.Counter) -> None:
+    """Runs cases, tells the counts, asserts that each passed."""
     results = list(tests.run(cases))
     failed = [result for result in results if not result.passed]
+    told.update(run=len(results), failed=len(failed))
     spent = collections.Counter()
     for result in results:
         spent[result.case.op] += result.seconds
@@ -121,15 +122,19 @@ def test_what_the_cpu_backend_computes_is_accepted(cases):
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_sample(tests, cases, part):
+def test_sample(tests, cases, told, part):
+    told["all"] = sum(case.runs for case in cases)
     chosen = sorted(sample(cases), key=lambda case: spread(case.name))
-    check(tests, chosen[part::PARTS])
+    check(tests, chosen[part::PARTS], told)
 
 
 @pytest.mark.full
 @pytest.mark.timeout(4 * 3600)
-def test_all(tests, cases):
-    check(tests, [case for case in cases if case.runs])
+def test_all(tests, cases, told):
+    wanted = [case for case in cases if case.runs]
+    told.clear()  # the sample is among them
+    told["all"] = len(wanted)
+    check(tests, wanted, told)
 
 
 if __name__ == "__main__":
