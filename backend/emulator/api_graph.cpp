@@ -59,7 +59,7 @@ hipError_t hipStreamBeginCapture(hipStream_t handle, int mode) {
             return hipErrorInvalidHandle;
         }
         device_queues & queues = device_queues::instance();
-        if (mode < 0 || mode > hipStreamCaptureModeRelaxed) {
+        if (mode < 0 || mode > int(hipStreamCaptureModeRelaxed)) {
             return fail(hipErrorInvalidValue, format("hipStreamBeginCapture: %d is no capture mode", mode));
         }
         if (which == queues.null_stream()) {
