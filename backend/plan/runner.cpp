@@ -33,7 +33,7 @@ plan_runner::kept & plan_runner::plan_for(const ggml_cgraph * graph) {
     while (recent.size() >= kept_plans) {
         recent.pop_back();
     }
-    recent.push_front({std::move(plan)});
+    recent.push_front({std::move(plan), 0, nullptr});
     return recent.front();
 }
 
