@@ -24,6 +24,9 @@ bool few_pairs(const ggml_tensor * w, const ggml_tensor * ids) {
     return ids->ne[0] * ids->ne[1] <= (experts / 2 > 8 ? experts / 2 : 8);
 }
 
+/// The most tiles of so many columns that the experts can need.
+int64_t tile_count(const ggml_tensor * w, int64_t pairs, uint32_t columns) { return pairs / columns + w->ne[2]; }
+
 bool has_tiles(const device_caps & caps, ggml_type type) { return caps.wmma || type == GGML_TYPE_F32; }
 
 const char * refusal(const device_caps & caps, const ggml_tensor * op) {
@@ -46,8 +49,12 @@ const char * refusal(const device_caps & caps, const ggml_tensor * op) {
     if (w->ne[2] > max_experts) {
         return "more than 32767 experts";
     }
-    if (!has_tiles(caps, w->type) && pairs > max_grid) {
-        return "more than 65535 pairs of token and expert need WMMA instructions";
+    if (!has_tiles(caps, w->type)) {
+        if (pairs > max_grid) {
+            return "more than 65535 pairs of token and expert need WMMA instructions";
+        }
+    } else if (w->ne[2] > 0 && tile_count(w, pairs, expert_tile_columns(w->type, double(pairs) / double(w->ne[2]))) > max_grid) {
+        return "more than 65535 tiles of pairs of token and expert";
     }
     const int64_t reach = ggml_is_quantized(w->type) ? ggml_nelements(x) : x->ne[1] * int64_t(x->nb[1]) + x->ne[2] * int64_t(x->nb[2]);
     if (reach >= max_reach || int64_t(ggml_nbytes(op)) >= max_reach) {
@@ -78,7 +85,7 @@ struct task {
     /// Sorts the pairs for tiles of `columns`, once for all nodes of the same experts; the steps are between activations, in the kernel's unit.
     /// STRATA_DISABLE=shared_routing: for each node.
     expert_tiles plan_routing(planner & plan, uint32_t columns, std::size_t token_step, std::size_t slot_step) const {
-        const std::size_t list_bytes = std::size_t(tile_count(columns)) * sizeof(expert_tile);
+        const std::size_t list_bytes = std::size_t(tile_count(w, pairs, columns)) * sizeof(expert_tile);
         const planner::shared_memory memory = plan.shared("shared_routing", ids, list_bytes + std::size_t(pairs) * sizeof(expert_column),
             {columns, uint64_t(w->ne[2]), uint64_t(ids->ne[0]), uint64_t(x->ne[1]), token_step, slot_step});
         auto * list = static_cast<expert_tile *>(memory.data);
@@ -90,8 +97,6 @@ struct task {
         plan.launch("route_experts", "route_experts", {uint32_t(w->ne[2])}, {256}, args);
         return {list, sorted};
     }
-
-    uint32_t tile_count(uint32_t columns) const { return uint32_t(pairs / columns + w->ne[2]); }
 
     double rows_an_expert() const { return double(pairs) / double(w->ne[2]); }
 };
@@ -111,7 +116,7 @@ void plan_quantized(planner & plan, const ggml_tensor * op) {
         const uint32_t columns = expert_tile_columns(t.w->type, t.rows_an_expert());
         args.routed = t.plan_routing(plan, columns, t.x->ne[1], 1);
         const std::string kernel = "mul_mat_" + type + "_j" + std::to_string(columns);
-        plan.launch(("mul_mat_" + type).c_str(), kernel.c_str(), {tiles(t.rows, 128), t.tile_count(columns)}, {columns > 64 ? 256u : 128u}, args);
+        plan.launch(("mul_mat_" + type).c_str(), kernel.c_str(), {tiles(t.rows, 128), uint32_t(tile_count(t.w, t.pairs, columns))}, {columns > 64 ? 256u : 128u}, args);
     }
 }
 
@@ -129,11 +134,11 @@ void plan_float(planner & plan, const ggml_tensor * op) {
     const uint32_t columns = expert_tile_columns(t.w->type, t.rows_an_expert());
     args.routed = t.plan_routing(plan, columns, t.x->nb[2], t.x->nb[1]);
     if (t.w->type == GGML_TYPE_F32) {
-        plan.launch("mul_mat_f32", "mul_mat_f32_f32", {tiles(t.rows, 64), t.tile_count(columns)}, {128}, args);
+        plan.launch("mul_mat_f32", "mul_mat_f32_f32", {tiles(t.rows, 64), uint32_t(tile_count(t.w, t.pairs, columns))}, {128}, args);
     } else {
         const std::string family = std::string("mul_mat_") + weight_name(t.w->type);
         const std::string kernel = "mul_mat_" + types + "_j" + std::to_string(columns);
-        plan.launch(family.c_str(), kernel.c_str(), {tiles(t.rows, 128), t.tile_count(columns)}, {128}, args);
+        plan.launch(family.c_str(), kernel.c_str(), {tiles(t.rows, 128), uint32_t(tile_count(t.w, t.pairs, columns))}, {128}, args);
     }
 }
 

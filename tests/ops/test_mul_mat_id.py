@@ -301,3 +301,9 @@ def test_refusals():
         wide = g.mul_mat_id(g.tensor((1 << 20, 1, 4)), g.tensor((1 << 20, 2, 600)), g.tensor((2, 600), "i32"))
         assert "4 GiB" in g.refusal(wide)
         assert "pairs" in g.refusal(g.mul_mat_id(g.tensor((32, 1, 4)), g.tensor((32, 1, 70000)), g.tensor((2, 70000), "i32")))
+        # 2^21 pairs in tiles of 64, and a tile more an expert: 32,768 and as many as fill a grid, or one more.
+        for experts, refused in ((32767, None), (32768, "experts"), (30000, None)):
+            many = g.mul_mat_id(g.tensor((32, 1, experts), "f16"), g.tensor((32, 1, 32768)), g.tensor((64, 32768), "i32"))
+            assert refused in g.refusal(many) if refused else g.refusal(many) is None
+        many = g.mul_mat_id(g.tensor((32, 1, 30000), "q8_0"), g.tensor((32, 1, 32768)), g.tensor((64, 32768), "i32"))
+        assert "tiles" in g.refusal(many)  # of 32 columns
