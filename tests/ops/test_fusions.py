@@ -5,20 +5,12 @@ import pytest
 
 import test_fusions_qwen4exp as qwen4exp
 from support.delta_net_layer import Layer, Net
-from support.fusions import MEMORY, compute, counted, fusions, names, switches
+from support.fusions import MEMORY, check_bits, compute, counted, fusions, made, names, normal, quantized, switches
 from support.ggml import PluginError, counter, device, ffi, last_error, lib
 from support.ops import QUANTIZED_TYPES, Graph, Quantized, new_rng, random_blocks
 
 F32 = 4  # bytes
 LENGTHS = [1, 7, 63, 65, 128, 1024, 1028, 2049]
-
-
-def normal(*shape):
-    return lambda rng: rng.standard_normal(shape, dtype=np.float32)
-
-
-def quantized(kind, *shape):
-    return lambda rng: Quantized(rng.standard_normal(shape), kind)
 
 
 def blocks(kind, *shape):
@@ -611,14 +603,7 @@ ALL = CASES | qwen4exp.CASES
 @pytest.mark.parametrize("name", list(CASES))
 def test_bits(name, memory):
     build, makers, expected = CASES[name]
-    rng = new_rng()
-    inputs = [make(rng) for make in makers]
-    wanted, applied = compute(build, inputs, fused=False)
-    assert not applied
-    got, applied = compute(build, inputs, memory)
-    assert got == wanted
-    if memory != "packed":  # where what the allocator did may forbid it
-        assert applied == expected
+    check_bits(build, made(makers), expected, memory)
 
 
 # --- graphs in which a fusion would go wrong -------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from support.delta_net_layer import F32, Layer, Net, as_output
-from support.fusions import MEMORY, compute, counted, fusions
+from support.fusions import MEMORY, check_bits, compute, counted, fusions
 from support.ggml import lib
 from support.ops import Graph, new_rng, nmse
 
@@ -42,13 +42,7 @@ LAYERS = {
 @pytest.mark.parametrize("name", list(LAYERS))
 def test_bits(name, memory):
     layer = LAYERS[name]
-    inputs = layer.inputs(new_rng())
-    wanted, applied = compute(layer.build, inputs, fused=False)
-    assert not applied
-    got, applied = compute(layer.build, inputs, memory)
-    assert got == wanted
-    if memory != "packed":  # where what the allocator did may forbid it
-        assert applied == FUSED
+    check_bits(layer.build, layer.inputs(new_rng()), FUSED, memory)
 
 
 @pytest.mark.parametrize("name", ["35B-A3B", "neighbours", "sequences-swapped", "verify-5-4", "verify-sequences"])

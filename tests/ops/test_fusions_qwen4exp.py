@@ -3,20 +3,11 @@ bit, whatever the allocator does, applied where they should be and refused where
 import numpy as np
 import pytest
 
-from support.fusions import MEMORY, compute
+from support.fusions import MEMORY, check_bits, compute, made, normal, quantized
 from support.ggml import ffi, lib
-from support.ops import Quantized, new_rng
 
 LENGTHS = [1, 7, 63, 65, 128, 1024, 1028, 2049]
 INFINITY = float("inf")
-
-
-def normal(*shape, dtype=np.float32):
-    return lambda rng: rng.standard_normal(shape).astype(dtype)
-
-
-def quantized(kind, *shape):
-    return lambda rng: Quantized(rng.standard_normal(shape), kind)
 
 
 def integers(high, *shape):
@@ -203,14 +194,7 @@ CASES = {name: rest for name, *rest in cases()}
 @pytest.mark.parametrize("name", list(CASES))
 def test_bits(name, memory):
     build, makers, expected = CASES[name]
-    rng = new_rng()
-    inputs = [make(rng) for make in makers]
-    wanted, applied = compute(build, inputs, fused=False)
-    assert not applied
-    got, applied = compute(build, inputs, memory)
-    assert got == wanted
-    if memory != "packed":  # where what the allocator did may forbid it
-        assert applied == expected
+    check_bits(build, made(makers), expected, memory)
 
 
 def test_negative_zeros():
@@ -311,10 +295,4 @@ HAZARDS = {
 @pytest.mark.parametrize("name", list(HAZARDS))
 def test_hazards(name, memory):
     build, makers, expected = HAZARDS[name]
-    rng = new_rng()
-    inputs = [make(rng) for make in makers]
-    wanted, _ = compute(build, inputs, fused=False)
-    got, applied = compute(build, inputs, memory)
-    assert got == wanted
-    if memory != "packed":
-        assert applied == expected
+    check_bits(build, made(makers), expected, memory)

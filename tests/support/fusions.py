@@ -7,8 +7,10 @@ import collections
 import contextlib
 import json
 
+import numpy as np
+
 from .ggml import counter, device, ffi, lib, plugin
-from .ops import Graph
+from .ops import Graph, Quantized, new_rng
 
 MEMORY = ("apart", "packed", "scheduled")
 """Every tensor has memory of its own; as ggml's allocator packs a graph it knows nothing more of; as its scheduler does, after it has
@@ -119,3 +121,30 @@ def _scheduled(g: Graph, outputs):
     finally:
         lib.ggml_backend_sched_free(scheduler)
         lib.ggml_backend_free(cpu)
+
+
+# Makers of inputs: functions of a random generator.
+
+def normal(*shape, dtype=np.float32):
+    return lambda rng: rng.standard_normal(shape).astype(dtype)
+
+
+def quantized(kind, *shape):
+    return lambda rng: Quantized(rng.standard_normal(shape), kind)
+
+
+def made(makers) -> list:
+    """Fresh inputs."""
+    rng = new_rng()
+    return [make(rng) for make in makers]
+
+
+def check_bits(build, inputs, expected, memory):
+    """A graph gives with fusions the bytes that it gives without, where it has none; and the fusions that are applied are the expected ones,
+    but in "packed" memory, where what the allocator did may forbid them."""
+    wanted, applied = compute(build, inputs, fused=False)
+    assert not applied
+    got, applied = compute(build, inputs, memory)
+    assert got == wanted
+    if memory != "packed":
+        assert applied == expected
