@@ -6,6 +6,7 @@
 
 #include "ops/mul_mat.h"
 #include "plan/fusion.h"
+#include "plan/kept_states.h"
 #include "plan/row_operands.h"
 #include "strata/args/delta_net_decode.h"
 
@@ -50,11 +51,11 @@ struct key_chain {
     bool complete() const { return is(norm, GGML_OP_RMS_NORM) && is(norm->src[0], GGML_OP_VIEW); }
 };
 
-/// The nodes of a match but for the copies, found from the last one: norm(out) * weight * silu(z).
+/// The nodes of a match but for the copies, found from the last one: norm(out) * weight * silu(z) or sigmoid(z).
 struct chain {
     const ggml_tensor * last;
     const ggml_tensor * product = nullptr;   // norm * weight
-    const ggml_tensor * gate = nullptr;      // silu(z)
+    const ggml_tensor * gate = nullptr;      // silu(z) or sigmoid(z)
     const ggml_tensor * norm = nullptr;
     const ggml_tensor * delta = nullptr;
     key_chain keys[2];                       // q, k
@@ -65,7 +66,8 @@ struct chain {
     const ggml_tensor * states = nullptr;    // gathered states of the recurrence
 
     explicit chain(const ggml_tensor * node) : last(node) {
-        if (!is(last, GGML_OP_MUL) || !is(last->src[0], GGML_OP_MUL) || !is_silu(last->src[1])) {
+        if (!is(last, GGML_OP_MUL) || !is(last->src[0], GGML_OP_MUL) ||
+            !(is_unary(last->src[1], GGML_UNARY_OP_SILU) || is_unary(last->src[1], GGML_UNARY_OP_SIGMOID))) {
             return;
         }
         product = last->src[0];
@@ -78,7 +80,7 @@ struct chain {
         keys[0] = key_chain(delta->src[0]);
         keys[1] = key_chain(delta->src[1]);
         activated = owner_of(delta->src[2]);
-        conv = is_silu(activated) ? activated->src[0] : nullptr;
+        conv = is_unary(activated, GGML_UNARY_OP_SILU) ? activated->src[0] : nullptr;
         concat = is(conv, GGML_OP_SSM_CONV) ? conv->src[0] : nullptr;
         inputs = is(concat, GGML_OP_CONCAT) ? owner_of(concat->src[0]) : nullptr;
         states = owner_of(delta->src[5]);
@@ -100,8 +102,10 @@ struct chain {
     /// Heads that have keys of their own.
     int64_t key_heads() const { return keys[0].norm->ne[1]; }
 
+    bool sigmoid_gate() const { return is_unary(gate, GGML_UNARY_OP_SIGMOID); }
+
 private:
-    static bool is_silu(const ggml_tensor * t) { return is(t, GGML_OP_UNARY) && ggml_get_unary_op(t) == GGML_UNARY_OP_SILU; }
+    static bool is_unary(const ggml_tensor * t, ggml_unary_op op) { return is(t, GGML_OP_UNARY) && ggml_get_unary_op(t) == op; }
 };
 
 bool find(const graph_index & graph, const ggml_tensor * last, fusion_match & match) {
@@ -139,12 +143,8 @@ bool find(const graph_index & graph, const ggml_tensor * last, fusion_match & ma
     const int end = graph.find(last), begin = graph.find(c.concat);
     for (const ggml_tensor * source : {c.delta, c.concat}) {
         for (int i = std::max(begin, 0); i < end; ++i) {
-            const ggml_tensor * copy = graph.graph->nodes[i];
-            if (copy->op == GGML_OP_CPY && is(copy->src[0], GGML_OP_VIEW) && copy->src[0]->src[0] == source) {
-                taken.push_back(graph.find(copy->src[0]));
-                match.nodes.push_back(copy);
-                match.written.push_back(copy);
-                match.operands.push_back(copy->src[1]);
+            if (keeps_window(graph.graph->nodes[i], source)) {
+                take_copy(graph, graph.graph->nodes[i], match);
             }
         }
     }
@@ -251,7 +251,7 @@ bool inputs_are_known(const chain & c, const fusion_match & match) {
         return false;
     }
     for (std::size_t i = 0; i < copies; ++i) {
-        const ggml_tensor * kept = match.written[1 + i]->src[0];
+        const ggml_tensor * kept = kept_window(match.written[1 + i]);
         const ggml_tensor * to = match.operands[first_target + 1 + i];
         if (owner_of(kept) != c.concat || !has_shape(kept, {kept_taps, c.channels(), c.sequences()}) || kept->nb[1] != c.concat->nb[1] ||
             kept->nb[2] != c.concat->nb[2] || kept->view_offs % sizeof(float) != 0 ||
@@ -269,7 +269,7 @@ bool guard(const fusion_target & target, const fusion_match & match) {
     const ggml_tensor * rows = match.operands[rows_operand];
     if (target.caps.wave_size != 32 || (size != 64 && size != 128) || tokens > delta_net_tokens || sequences > delta_net_sequences ||
         heads > 65535 || match.operands.size() < first_target + 2 || match.written.front()->src[0]->src[0] != c.delta ||
-        match.written[1]->src[0]->src[0] != c.concat) {
+        kept_window(match.written[1])->src[0] != c.concat) {
         return false;
     }
     if (c.states->src[1] != rows || rows->type != GGML_TYPE_I32 || rows->ne[0] != sequences || ggml_nelements(rows) != sequences ||
@@ -356,13 +356,14 @@ void plan_decode(planner & plan, const fusion_match & match) {
     finish.copy_stride = match.operands[first_target + 1]->nb[1];
     for (std::size_t i = first_target + 1; i < match.operands.size(); ++i) {
         finish.copies[finish.copy_count] = match.operands[i]->data;
-        finish.first[finish.copy_count++] = uint32_t(match.written[i - first_target]->src[0]->view_offs / sizeof(float));
+        finish.first[finish.copy_count++] = uint32_t(kept_window(match.written[i - first_target])->view_offs / sizeof(float));
     }
     finish.size = size;
     finish.heads = make_divisor(heads);
     finish.tokens = tokens;
     finish.norm_blocks = tiles(int64_t(heads) * tokens, norm_block / 32);
     finish.eps = eps_of(c.norm);
+    finish.sigmoid_gate = c.sigmoid_gate();
     if (ggml_is_contiguous(match.nodes.back()) && plan.quantizes_result("rms_norm_q8_1", match.nodes.back())) {
         const quantized_activations result = room_for_quantized(plan, match.nodes.back());
         finish.values = result.values;

@@ -46,6 +46,8 @@ extern const fusion_pattern chosen_mask_fusion;        // fuse_sparse.cpp
 extern const fusion_pattern top_k_copy_fusion;         // fuse_sparse.cpp
 extern const fusion_pattern scale_silu_fusion;         // fuse_sparse.cpp
 extern const fusion_pattern sigmoid_norm_fusion;       // fuse_norm.cpp
+extern const fusion_pattern per_layer_gate_fusion;     // fuse_per_layer.cpp
+extern const fusion_pattern per_layer_conv_fusion;     // fuse_per_layer.cpp
 
 const std::vector<const fusion_pattern *> & fusion_table() {
     static const std::vector<const fusion_pattern *> table = {
@@ -64,6 +66,8 @@ const std::vector<const fusion_pattern *> & fusion_table() {
         &norm_rope_cache_fusion,
         &norm_rope_fusion,
         &rope_cache_fusion,
+        &per_layer_gate_fusion,
+        &per_layer_conv_fusion,
         &hyper_post_norm_fusion,
         &hyper_post_fusion,
         &norm_add_norm_fusion,

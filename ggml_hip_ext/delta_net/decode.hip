@@ -212,7 +212,7 @@ STRATA_DEVICE void delta_net_decode(const delta_net_decode_args & a) {
 STRATA_KERNEL(delta_net_block) void delta_net_decode_64(delta_net_decode_args a) { delta_net_decode<64>(a); }
 STRATA_KERNEL(delta_net_block) void delta_net_decode_128(delta_net_decode_args a) { delta_net_decode<128>(a); }
 
-/// The norm of a head's result times SiLU of the gate: a wave a row.
+/// The norm of a head's result times SiLU or the sigmoid of the gate: a wave a row.
 STRATA_DEVICE void gated_norm(const delta_net_finish_args & a) {
     const uint32_t row = uniform(block_x() * norm_waves + thread_x() / wave_size), sequence = block_y();
     if (row >= a.tokens * a.heads.divisor) {
@@ -229,7 +229,7 @@ STRATA_DEVICE void gated_norm(const delta_net_finish_args & a) {
     v *= rms_scale(wave_sum(lane_total(sums)), a.size, a.eps);
     v *= weight;
     for (uint32_t i = 0; i < 4; i++) {
-        v[i] *= silu(g[i]);
+        v[i] *= a.sigmoid_gate ? sigmoid(g[i]) : silu(g[i]);
     }
     store_part<true>(out, e, a.size, v);
     if (a.values && e < a.size) {

@@ -35,6 +35,9 @@ LAYERS = {
     **{f"verify-{tokens}-{snapshots}": Layer(size=64, tokens=tokens, snapshots=snapshots)
        for tokens in (2, 3, 5, 8) for snapshots in (1, 2, 4, 9)},
     "verify-sequences": Layer(tokens=4, sequences=3, snapshots=4),
+    "sigmoid": Layer(sigmoid=True),
+    "sigmoid-sequences": Layer(size=64, sigmoid=True, sequences=3, tokens=2, snapshots=3, rows=(2, 1, 4)),
+    "sigmoid-verify": Layer(size=64, sigmoid=True, tokens=8, snapshots=9, heads=6, key_heads=3),
 }
 
 
@@ -45,7 +48,7 @@ def test_bits(name, memory):
     check_bits(layer.build, layer.inputs(new_rng()), FUSED, memory)
 
 
-@pytest.mark.parametrize("name", ["35B-A3B", "neighbours", "sequences-swapped", "verify-5-4", "verify-sequences"])
+@pytest.mark.parametrize("name", ["35B-A3B", "neighbours", "sequences-swapped", "verify-5-4", "verify-sequences", "sigmoid-sequences"])
 def test_values(name):
     """Against float64: the result and each snapshot."""
     layer = LAYERS[name]
@@ -163,6 +166,8 @@ REFUSALS = {
     "overwritten-inputs": overwritten_inputs(),
     "overwritten-states": overwritten_states(),
     "into-other-cache": into_other_cache(),
+    **{f"sigmoid-{name}-is-output": changed(name, as_output, Layer(size=64, sigmoid=True)) for name in ("window", "copy", "normed")},
+    **{f"sigmoid-{name}-read-elsewhere": read_elsewhere(name, Layer(size=64, sigmoid=True)) for name in ("window", "copy")},
 }
 
 

@@ -29,6 +29,7 @@ class Layer:
     first: int = 1
     rows: tuple = ()          # where each sequence's states are read; () for its own cell
     neighbours: bool = False  # neighbouring heads share a key (qwen3next), else every key_heads-th
+    sigmoid: bool = False     # of the gate instead of SiLU, and inputs are copied on their way to the cache (qwen4exp)
 
     @property
     def channels(self) -> int:
@@ -65,8 +66,8 @@ class Layer:
         for t in range(1, self.snapshots + 1):
             begin = max(0, tokens - self.snapshots + t)
             row = (self.snapshots - t) * self.cells + self.first
-            copies.append(g.cpy(g.view_3d(concat, KEPT, channels, sequences, concat.nb[1], concat.nb[2], begin * F32),
-                                g.view_2d(inputs, KEPT * channels, sequences, inputs.nb[1], row * inputs.nb[1])))
+            window = named("window", g.view_3d(concat, KEPT, channels, sequences, concat.nb[1], concat.nb[2], begin * F32))
+            copies.append(g.cpy(named("copy", g.cont(window)) if self.sigmoid else window, g.view_2d(inputs, KEPT * channels, sequences, inputs.nb[1], row * inputs.nb[1])))
         copies += [between(g, states)] if between else []
         state = g.reshape_4d(named("states", g.get_rows(states, rows)), size, size, heads, sequences)
         mixed = named("activated", g.silu(named("conv", g.ssm_conv(concat, taps))))
@@ -88,7 +89,7 @@ class Layer:
         kept = g.view_3d(delta, self.state, sequences, written, self.state * F32, self.state * sequences * F32, results)
         copies.append(g.cpy(kept, named("target", target)))
         out = g.view_4d(delta, size, heads, tokens, sequences, size * F32, size * heads * F32, size * heads * tokens * F32, 0)
-        return (*copies, g.mul(named("normed", g.mul(g.rms_norm(out, EPS), weight)), g.silu(gate)))
+        return (*copies, g.mul(named("normed", g.mul(g.rms_norm(out, EPS), weight)), (g.sigmoid if self.sigmoid else g.silu)(gate)))
 
     def expected(self, inputs, states, rows, x, taps, decay, beta, weight, gate):
         """The result and the new states (newest first) in float64."""
@@ -104,7 +105,7 @@ class Layer:
         state = states[rows].reshape(self.sequences, self.heads, self.size, self.size)
         out, kept, _ = reference(spread(unit(q)), spread(unit(k)), heads_of(v), decay, beta, state, self.snapshots)
         normed = out / np.sqrt(np.mean(out ** 2, axis=-1, keepdims=True) + EPS) * weight
-        return normed * silu(gate), kept
+        return normed * (silu(gate) / gate if self.sigmoid else silu(gate)), kept
 
 
 @dataclasses.dataclass(frozen=True)

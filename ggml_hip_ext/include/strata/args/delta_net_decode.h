@@ -70,6 +70,7 @@ struct delta_net_finish_args {
     uint32_t tokens;
     uint32_t norm_blocks;          ///< workgroups that compute norms; those behind them copy
     float eps;
+    uint32_t sigmoid_gate;         ///< 0: SiLU of the gate
     // `out` as quantize_q8_1 makes it, or null.
     void * values;                 ///< int8 [sequence][token][head][size]
     void * meta;                   ///< q8_1_meta, one for each 32 of those
