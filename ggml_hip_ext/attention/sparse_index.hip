@@ -82,12 +82,21 @@ STRATA_KERNEL(sparse_block) void slice_sum(slice_sum_args a) {
     const uint32_t i2 = quotient(row, a.ne1), i1 = remainder(row, i2, a.ne1);
     const char * const src = static_cast<const char *>(a.src) + (i1 * a.src_stride[0] + i2 * a.src_stride[1]) + i * sizeof(float);
     float sum = 0.0f;
-    for (uint32_t s = 0; s < a.slices; s++) {
-        float v = load<float>(src + s * a.src_stride[2]);
-        if (a.relu) {
-            v = v > 0.0f ? v : 0.0f;
+    constexpr uint32_t at_once = 16;   // asked for before the first is added
+    for (uint32_t begin = 0; begin < a.slices; begin += at_once) {
+        float v[at_once];
+#pragma unroll
+        for (uint32_t k = 0; k < at_once; k++) {
+            v[k] = begin + k < a.slices ? load<float>(src + (begin + k) * a.src_stride[2]) : 0.0f;
         }
-        sum = s == 0 ? v : sum + v;
+        keep_order();
+#pragma unroll
+        for (uint32_t k = 0; k < at_once; k++) {
+            if (begin + k < a.slices) {
+                const float part = a.relu && !(v[k] > 0.0f) ? 0.0f : v[k];
+                sum = begin + k == 0 ? part : sum + part;
+            }
+        }
     }
     if (a.scaled) {
         sum = fma(sum, a.scale, a.bias);
