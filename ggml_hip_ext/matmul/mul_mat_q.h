@@ -29,6 +29,12 @@ struct mul_mat_q_shape {
 /// Where activation column c of 16 lies among the scales: those of the eight D elements of a lane are neighbours.
 STRATA_DEVICE uint32_t scale_slot(uint32_t c) { return (c & ~15u) | (c & 1) << 3 | (c >> 1 & 7); }
 
+/// Sums of products begin at the bits of this float, 1.5 * 2^23. Its lowest bit counts ones, so what has been added to the bits has been added
+/// to the float, up to 2^22 either way; 32 products of two bytes stay below 2^20.
+constexpr float sum_origin = 12582912.0f;
+/// Such a sum as a float, exactly. Unlike conversions, two subtractions can go in one instruction.
+STRATA_DEVICE float float_sum(int32_t sum) { return bit_cast<float>(sum) - sum_origin; }
+
 /// Grid: tiles of rows, tiles of columns, matrices; or tiles of rows, expert tiles.
 template <class Type, uint32_t Columns>
 STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
@@ -36,7 +42,6 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
     using shape = mul_mat_q_shape<Columns>;
     constexpr uint32_t rows = mul_mat_q_rows, threads = shape::threads;
     constexpr uint32_t k_step = 128, blocks_a_step = k_step / 32;
-    constexpr uint32_t pitch = k_step + 16;   // an odd number of 16-byte words: rows spread over the banks
     constexpr uint32_t piece_length = block::elements / Type::pieces, row_pieces = k_step / piece_length;
     constexpr uint32_t thread_pieces = rows * row_pieces / threads;
     constexpr uint32_t groups = k_step / Type::group, groups_a_block = 32 / Type::group;
@@ -45,10 +50,12 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
     constexpr uint32_t metas = Columns * blocks_a_step, thread_metas = (metas + threads - 1) / threads;
     constexpr uint32_t row_tiles = 2, column_tiles = shape::wave_columns / 16;
 
-    alignas(16) __shared__ unsigned char weight_bytes[rows * pitch];
-    alignas(16) __shared__ unsigned char value_bytes[Columns * pitch];
+    // A row is as long as all banks of LDS together. Word w (16 bytes) of row r lies where word w ^ tile_swizzle(r) would, so that eight
+    // neighbouring rows have the same word in different banks.
+    alignas(16) __shared__ unsigned char weight_bytes[rows * k_step];
+    alignas(16) __shared__ unsigned char value_bytes[Columns * k_step];
     alignas(32) __shared__ float weight_scale[groups * rows];
-    alignas(32) __shared__ float weight_min[Type::has_min ? groups * rows : 1];
+    alignas(32) __shared__ float weight_min[Type::has_min ? groups * rows : 1];   // negated: an fma with a sign is no half of a dual instruction
     alignas(32) __shared__ float value_scale[blocks_a_step * Columns];
     alignas(32) __shared__ float value_sum[Type::has_min ? groups * Columns : 1];
     __shared__ uint32_t targets[Columns];   // with experts: columns of the result
@@ -128,6 +135,9 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
             }
         }
     };
+    static_assert(threads / row_pieces % 8 == 0 && threads / column_words % 8 == 0, "all rows of a work-item have the same swizzle");
+    const uint32_t weights_to = thread / row_pieces * k_step + (Type::tile_offset(piece, 0) ^ Type::tile_swizzle(thread / row_pieces) * 16);
+    const uint32_t values_to = thread / column_words * k_step + (word ^ Type::tile_swizzle(thread / column_words)) * 16;
     const auto put_down = [&](uint32_t k) {
 #pragma unroll
         for (uint32_t i = 0; i < thread_pieces; ++i) {
@@ -135,13 +145,13 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
             const auto t = Type::unpack(next_weights[i], k / piece_length + piece);
 #pragma unroll
             for (uint32_t w = 0; w < piece_length / 16; ++w) {
-                *reinterpret_cast<uint4v *>(weight_bytes + row * pitch + Type::tile_offset(piece, w)) = t.q[w];
+                *reinterpret_cast<uint4v *>(weight_bytes + i * (threads / row_pieces * k_step) + (weights_to ^ Type::tile_offset(0, w))) = t.q[w];
             }
 #pragma unroll
             for (uint32_t g = 0; g < piece_length / Type::group; ++g) {
                 weight_scale[Type::scale_index(piece, g) * rows + row] = t.scale[g];
                 if constexpr (Type::has_min) {
-                    weight_min[Type::scale_index(piece, g) * rows + row] = t.min[g];
+                    weight_min[Type::scale_index(piece, g) * rows + row] = -t.min[g];
                 }
             }
             keep_order();
@@ -149,7 +159,7 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
 #pragma unroll
         for (uint32_t i = 0; i < thread_words; ++i) {
             const uint32_t column = (i * threads + thread) / column_words;
-            *reinterpret_cast<uint4v *>(value_bytes + column * pitch + word * 16) = next_values[i];
+            *reinterpret_cast<uint4v *>(value_bytes + i * (threads / column_words * k_step) + values_to) = next_values[i];
             if constexpr (half_sums) {
                 value_sum[word * Columns + scale_slot(column)] = static_cast<float>(sum_bytes(next_values[i]));
             }
@@ -168,6 +178,8 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
 
     const uint32_t wave_row = wave % 4 * 32, wave_column = wave / 4 * shape::wave_columns;
     const uint32_t index = wmma_lane_index(), half_row = lane >> 4;
+    const uint32_t read_swizzle = Type::tile_swizzle(index) * 16;   // that of all rows and columns that the lane reads
+    const uint32_t weights_from = (wave_row + index) * k_step + read_swizzle, values_from = (wave_column + index) * k_step + read_swizzle;
     float8 acc[column_tiles][row_tiles] = {};
     const auto multiply = [&](uint32_t blocks) {
 #pragma clang loop unroll(disable)
@@ -177,8 +189,8 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
 #pragma unroll
             for (uint32_t r = 0; r < row_tiles; ++r) {
                 const uint32_t row = wave_row + r * 16 + index;
-                w[r][0] = *reinterpret_cast<const int8x16 *>(weight_bytes + row * pitch + b * 32);
-                w[r][1] = *reinterpret_cast<const int8x16 *>(weight_bytes + row * pitch + b * 32 + 16);
+                w[r][0] = *reinterpret_cast<const int8x16 *>(weight_bytes + r * 16 * k_step + (weights_from ^ b * 32));
+                w[r][1] = *reinterpret_cast<const int8x16 *>(weight_bytes + r * 16 * k_step + (weights_from ^ (b * 32 + 16)));
 #pragma unroll
                 for (uint32_t g = 0; g < groups_a_block; ++g) {
                     scale[r][g] = weight_scale[(b * groups_a_block + g) * rows + row];
@@ -194,8 +206,8 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
             const auto read_columns = [&](uint32_t c) {
                 const uint32_t column = wave_column + c * 16;
                 column_tile t;
-                t.x[0] = *reinterpret_cast<const int8x16 *>(value_bytes + (column + index) * pitch + b * 32);
-                t.x[1] = *reinterpret_cast<const int8x16 *>(value_bytes + (column + index) * pitch + b * 32 + 16);
+                t.x[0] = *reinterpret_cast<const int8x16 *>(value_bytes + c * 16 * k_step + (values_from ^ b * 32));
+                t.x[1] = *reinterpret_cast<const int8x16 *>(value_bytes + c * 16 * k_step + (values_from ^ (b * 32 + 16)));
                 t.d = *reinterpret_cast<const float8 *>(value_scale + b * Columns + column + half_row * 8);
                 return t;
             };
@@ -216,20 +228,20 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
                 }
 #pragma unroll
                 for (uint32_t r = 0; r < row_tiles; ++r) {
-                    const int8v zero = {};
+                    const int8v origin = bit_cast<int32_t>(sum_origin);
                     if constexpr (groups_a_block == 1) {
-                        const int8v product = wmma(x.x[1], w[r][1], wmma(x.x[0], w[r][0], zero));
+                        const int8v product = wmma(x.x[1], w[r][1], wmma(x.x[0], w[r][0], origin));
 #pragma unroll
                         for (uint32_t i = 0; i < 8; ++i) {
-                            acc[c][r][i] = __builtin_fmaf(static_cast<float>(product[i]), scale[r][0] * x.d[i], acc[c][r][i]);
+                            acc[c][r][i] = __builtin_fmaf(float_sum(product[i]), scale[r][0] * x.d[i], acc[c][r][i]);
                         }
                     } else {
-                        const int8v first = wmma(x.x[0], w[r][0], zero), second = wmma(x.x[1], w[r][1], zero);
+                        const int8v first = wmma(x.x[0], w[r][0], origin), second = wmma(x.x[1], w[r][1], origin);
                         float8 sum;
 #pragma unroll
                         for (uint32_t i = 0; i < 8; ++i) {
-                            const float first_half = static_cast<float>(first[i]) * scale[r][0];
-                            sum[i] = __builtin_fmaf(static_cast<float>(second[i]), scale[r][1], first_half);
+                            const float first_half = float_sum(first[i]) * scale[r][0];
+                            sum[i] = __builtin_fmaf(float_sum(second[i]), scale[r][1], first_half);
                         }
                         if constexpr (half_sums) {
 #pragma unroll
@@ -238,7 +250,7 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
                                 const float8 half_sum = read_sums(2 * b + g);
 #pragma unroll
                                 for (uint32_t i = 0; i < 8; ++i) {
-                                    sum[i] = __builtin_fmaf(-min[r][g], half_sum[i], sum[i]);
+                                    sum[i] = __builtin_fmaf(min[r][g], half_sum[i], sum[i]);
                                 }
                             }
                         }
@@ -250,7 +262,7 @@ STRATA_DEVICE void mul_mat_q(const mul_mat_q_args & a) {
                     if constexpr (Type::has_min && !half_sums) {
 #pragma unroll
                         for (uint32_t i = 0; i < 8; ++i) {
-                            acc[c][r][i] = __builtin_fmaf(-min[r][0], sums[i], acc[c][r][i]);
+                            acc[c][r][i] = __builtin_fmaf(min[r][0], sums[i], acc[c][r][i]);
                         }
                     }
                 }

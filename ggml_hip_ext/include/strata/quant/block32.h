@@ -6,7 +6,9 @@
 //   weights          registers that hold a piece as it lies in memory
 //   load(row, o, p)  reads piece p of the block at byte o of the row; `row` is uniform, o block_offset(p) plus a multiple of whole blocks
 //   activation, load_activation, dot(w, a, sum, p)    the mat-vec's side: dot adds the product of a piece to a sum
-//   unpack(w, p)     the tile's side: the piece as signed bytes, scales and mins. Bytes go to tile_offset(p) + 16 i in a row of the tile.
+//   unpack(w, p)     the tile's side: the piece as signed bytes, scales and mins. Bytes go to tile_offset(p, i) in a row of the tile.
+//   tile_swizzle(r)  what the numbers of 16-byte words in row r of the tile are exclusive-or'ed with: the eight values in another order for
+//                    each eight rows, such that the words that eight neighbouring work-items write at a time lie in different banks
 #pragma once
 
 #include "strata/quant/activation.h"
@@ -50,6 +52,7 @@ struct block32 {
     using tile_piece = unpacked<2, 1>;
     /// Byte offset, within a tile row that starts at a multiple of 256 weights, of word i of piece p, and index of its scale i.
     STRATA_DEVICE uint32_t tile_offset(uint32_t p, uint32_t i) { return p * 32 + i * 16; }
+    STRATA_DEVICE uint32_t tile_swizzle(uint32_t row) { return row & 7; }
     STRATA_DEVICE uint32_t scale_index(uint32_t p, uint32_t) { return p; }
 };
 

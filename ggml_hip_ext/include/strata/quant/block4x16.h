@@ -22,6 +22,7 @@ struct block4x16 {
 
     using tile_piece = unpacked<4, 4>;
     STRATA_DEVICE uint32_t tile_offset(uint32_t p, uint32_t i) { return (p >> 1) * 128 + (p & 1) * 16 + i * 32; }
+    STRATA_DEVICE uint32_t tile_swizzle(uint32_t row) { return (row << 1 | (row >> 2 & 1)) & 7; }
     STRATA_DEVICE uint32_t scale_index(uint32_t p, uint32_t i) { return (p >> 1) * 8 + (p & 1) + i * 2; }
 };
 

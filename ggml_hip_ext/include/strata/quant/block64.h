@@ -24,6 +24,7 @@ struct block64 {
 
     using tile_piece = unpacked<4, 64 / Group>;
     STRATA_DEVICE uint32_t tile_offset(uint32_t p, uint32_t i) { return p * 64 + i * 16; }
+    STRATA_DEVICE uint32_t tile_swizzle(uint32_t row) { return row & 7; }
     STRATA_DEVICE uint32_t scale_index(uint32_t p, uint32_t i) { return p * (64 / Group) + i; }
 };
 
