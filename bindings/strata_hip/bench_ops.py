@@ -77,7 +77,8 @@ def _mul_mat_id(type: str, experts: int, used: int, m: int, n: int, k: int) -> C
     return Case("MUL_MAT_ID", f"{type} {m}x{k}, {experts} experts, top-{used}, {n} tok", build, m * k * used * n / (3e6 if n <= 8 else 1e8))
 
 
-def _attention(d: int, heads: int, kv_heads: int, tokens: int, depth: int, type: str = "f16") -> Case:
+def _attention(d: int, heads: int, kv_heads: int, tokens: int, depth: int, type: str = "f16", tile: bool = False) -> Case:
+    """tile: stock takes its tile kernel where it would take its matrix kernel."""
     def mask(rng: np.random.Generator) -> np.ndarray:
         rows = (tokens + 63) // 64 * 64  # ggml asks for it
         seen = np.arange(depth)[None, :] <= np.arange(rows)[:, None] + (depth - tokens)
@@ -85,15 +86,22 @@ def _attention(d: int, heads: int, kv_heads: int, tokens: int, depth: int, type:
 
     def build(g: Builder) -> Any:
         q = g.tensor("f32", d, tokens, heads)
+        if tile:  # Stock asks for strides of multiples of 16 bytes, even of a dimension of one, where nobody uses the stride.
+            q = g.view_4d(q, d, tokens, heads, 1, q.nb[1], q.nb[2], q.nb[3] + 4, 0)
         k, v = g.tensor(type, d, depth, kv_heads), g.tensor(type, d, depth, kv_heads)
         return g.flash_attn_ext(q, k, v, g.tensor("f16", depth, (tokens + 63) // 64 * 64, fill=mask), d**-0.5, 0.0, 0.0)
-    return Case("FLASH_ATTN_EXT", f"{type} D={d}, {heads}/{kv_heads} heads, {tokens} tok, {depth} keys", build,
+    return Case("FLASH_ATTN_EXT", f"{type} D={d}, {heads}/{kv_heads} heads, {tokens} tok, {depth} keys" + (", stock's tiles" if tile else ""), build,
                 d * heads * max(tokens, 8) * depth / 1e7)
 
 
 def _gated_delta_net(heads: int, tokens: int, size: int = 128) -> Case:
+    def unit(rng: np.random.Generator) -> np.ndarray:
+        """About as long as models have them: longer keys make the states grow without end."""
+        return (rng.standard_normal((tokens, heads, size)) * size**-0.5).astype(np.float32)
+
     def build(g: Builder) -> Any:
-        q, k, v = (g.tensor("f32", size, heads, tokens) for _ in range(3))
+        q, k = (g.tensor("f32", size, heads, tokens, fill=unit) for _ in range(2))
+        v = g.tensor("f32", size, heads, tokens)
         gate = g.tensor("f32", 1, heads, tokens, fill=lambda rng: -rng.uniform(0, 1, (tokens, heads)).astype(np.float32))
         beta = g.tensor("f32", 1, heads, tokens, fill=lambda rng: rng.uniform(0, 1, (tokens, heads)).astype(np.float32))
         return g.gated_delta_net(q, k, v, gate, beta, g.tensor("f32", size, size, heads), 1)
@@ -145,7 +153,15 @@ def cases() -> List[Case]:
     for d, heads, kv_heads in ((64, 16, 4), (128, 32, 8), (256, 16, 2)):
         found += [_attention(d, heads, kv_heads, tokens, depth) for tokens, depth in ((1, 512), (1, 4096), (64, 512), (512, 4096))]
     found += [_attention(128, 32, 8, tokens, 512, "q8_0") for tokens in (1, 64)]
-    found += [_gated_delta_net(heads, tokens) for heads, tokens in ((4, 1), (4, 17), (32, 1), (32, 64), (32, 2048), (64, 2048))]
+    # Decode at depth, and a prompt's batch behind 0, 8k and 32k tokens
+    for depth in (4096, 16384, 65536):
+        found += [_attention(d, heads, kv_heads, 1, depth, type) for d, heads, kv_heads in ((128, 32, 8), (256, 16, 2))
+                  for type in ("f16", "q8_0") if (type, depth) != ("f16", 4096)]
+    for depth in (512, 512 + 8192, 512 + 32768):
+        found += [_attention(256, 16, 2, 512, depth, tile=tile) for tile in (False, True)]
+    found += [_attention(256, 16, 2, 512, 4096, tile=True)]
+    found += [_gated_delta_net(heads, tokens) for heads, tokens in ((4, 1), (4, 17), (32, 1), (32, 64), (32, 512), (32, 2048),
+                                                                    (64, 1), (64, 64), (64, 512), (64, 2048))]
     found += [_ssm_conv(8192, tokens) for tokens in (1, 64, 512)]
     for rows in (1, 64, 512):
         found += [
@@ -190,6 +206,7 @@ class Process:
         os.environ["STRATA_EMULATOR_LIBRARY"] = str(emulator)  # the same file is the same device for both
         self.emulator = ctypes.CDLL(str(emulator), mode=ctypes.RTLD_GLOBAL)  # stock's open symbols are found in it
         self.emulator.strata_emulator_blas_calls.restype = ctypes.c_uint64
+        self.emulator.strata_emulator_model_cold.restype = None
         plugin.load("emulator")
         if stock and not plugin.ggml().ggml_backend_load(os.fsencode(stock)):
             raise StrataError(f"ggml does not load {stock}")
@@ -230,6 +247,7 @@ class Process:
         for tensor, type, ne, fill in builder.inputs:
             self.fill(tensor, type, ne, fill, rng)
         lib.ggml_backend_synchronize(backend)
+        self.emulator.strata_emulator_model_cold()  # else what ran before has left lines in the caches, and some to be written
         before = self.position()
         if lib.ggml_backend_graph_compute(backend, graph) != lib.GGML_STATUS_SUCCESS:
             raise StrataError(f"{what} failed")
