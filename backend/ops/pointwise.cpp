@@ -12,6 +12,9 @@ constexpr std::size_t max_step = std::size_t(1) << 32;
 // Rows shorter than this leave too many lanes of a wave idle.
 constexpr int64_t min_row = 32;
 
+// Up to so many elements there are SIMDs without a wave if each wave takes all that it can.
+constexpr uint32_t few_elements = 80 * pointwise_tile;
+
 int64_t element_count(const pointwise_operand & t) {
     return t.ne[0] * t.ne[1] * t.ne[2] * t.ne[3];
 }
@@ -136,7 +139,8 @@ pointwise_launch make_pointwise(const pointwise_operand & dst, const std::vector
                             (operands.size() < 2 || row.step[2] == operands[1].size || row.step[2] == 0);
     launch.rows = contiguous && (row.size >= min_row || loops.size() == 1);
     if (launch.rows) {
-        const uint32_t tiles = (uint32_t(row.size) + pointwise_tile - 1) / pointwise_tile;
+        args.tile = args.count <= few_elements ? pointwise_tile / 2 : pointwise_tile;
+        const uint32_t tiles = (uint32_t(row.size) + args.tile - 1) / args.tile;
         args.row_tiles = make_divisor(tiles);
         args.waves = args.count / uint32_t(row.size) * tiles;
         const uint32_t waves_a_block = pointwise_block / 32;

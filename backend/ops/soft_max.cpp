@@ -55,7 +55,10 @@ void plan_soft_max(planner & plan, const ggml_tensor * op) {
     const uint32_t heads = uint32_t(src->ne[2]);
     const uint32_t batches = uint32_t(src->ne[3]);
     if (args.width <= 1024) {
-        const char * kernel = args.width <= 128 ? "soft_max_128" : args.width <= 512 ? "soft_max_512" : "soft_max_1024";
+        const char * kernel = args.width <= 128   ? "soft_max_128"
+                              : args.width <= 256 ? "soft_max_256"
+                              : args.width <= 512 ? "soft_max_512"
+                                                  : "soft_max_1024";
         plan.launch("soft_max", kernel, {(args.n_rows + 3) / 4, heads, batches}, {128}, args);
     } else if (args.width <= 4096) {
         plan.launch("soft_max", "soft_max_4096", {args.n_rows, heads, batches}, {256}, args);

@@ -7,6 +7,7 @@
 #include "strata/math.h"
 #include "strata/memory.h"
 #include "strata/packed_half.h"
+#include "strata/read_together.h"
 #include "strata/reduce.h"
 
 namespace strata::attention {
@@ -27,7 +28,10 @@ STRATA_DEVICE soft_max_row row_of(const soft_max_args & a, uint32_t row) {
     soft_max_row r;
     r.src = static_cast<const char *>(a.src) + row * a.src_nb[0] + head * a.src_nb[1] + batch * a.src_nb[2];
     r.dst = static_cast<char *>(a.dst) + row * a.dst_nb[0] + head * a.dst_nb[1] + batch * a.dst_nb[2];
-    r.mask = static_cast<const char *>(a.mask) + row * a.mask_nb[0] + head % a.mask_heads * a.mask_nb[1] + batch % a.mask_batches * a.mask_nb[2];
+    r.mask = nullptr;
+    if (a.mask_kind != soft_max_mask::none) {
+        r.mask = static_cast<const char *>(a.mask) + row * a.mask_nb[0] + head % a.mask_heads * a.mask_nb[1] + batch % a.mask_batches * a.mask_nb[2];
+    }
     r.kind = a.mask_kind;
     r.width = a.width;
     r.scale = a.scale;
@@ -35,23 +39,29 @@ STRATA_DEVICE soft_max_row row_of(const soft_max_args & a, uint32_t row) {
     return r;
 }
 
+/// Values first ... first + 3 of the row, which has them, scaled and masked.
+STRATA_DEVICE float4v masked_quad(const soft_max_row & r, uint32_t first, float4v values) {
+    float4v x = values * r.scale;
+    if (r.kind == soft_max_mask::f16) {
+        const uint2v words = load<uint2v>(r.mask, first * 2);
+        for (uint32_t i = 0; i < 4; ++i) {
+            x[i] = fma(static_cast<float>(half_of(words, i)), r.slope, x[i]);
+        }
+    } else if (r.kind == soft_max_mask::f32) {
+        const float4v mask = load<float4v>(r.mask, first * 4);
+        for (uint32_t i = 0; i < 4; ++i) {
+            x[i] = fma(mask[i], r.slope, x[i]);
+        }
+    }
+    return x;
+}
+
 /// Scaled and masked values 4 quad ... 4 quad + 3 of the row; -inf behind its end.
 STRATA_DEVICE float4v load_quad(const soft_max_row & r, uint32_t quad) {
     const uint32_t first = quad * 4;
     float4v x;
     if (first + 4 <= r.width) {
-        x = load<float4v>(r.src, first * 4) * r.scale;
-        if (r.kind == soft_max_mask::f16) {
-            const uint2v words = load<uint2v>(r.mask, first * 2);
-            for (uint32_t i = 0; i < 4; ++i) {
-                x[i] = fma(static_cast<float>(half_of(words, i)), r.slope, x[i]);
-            }
-        } else if (r.kind == soft_max_mask::f32) {
-            const float4v mask = load<float4v>(r.mask, first * 4);
-            for (uint32_t i = 0; i < 4; ++i) {
-                x[i] = fma(mask[i], r.slope, x[i]);
-            }
-        }
+        x = masked_quad(r, first, load<float4v>(r.src, first * 4));
     } else {
         for (uint32_t i = 0; i < 4; ++i) {
             x[i] = -infinity();
@@ -121,14 +131,29 @@ STRATA_DEVICE void soft_max_short(const soft_max_args & a) {
     constexpr uint32_t threads = Waves * 32;
     const uint32_t thread = Waves > 1 ? thread_x() : lane_id();
     const uint32_t row = Waves > 1 ? block_x() : block_x() * 4 + uniform(thread_x() / 32);
+    read_together(a.n_rows, a.src, a.dst, a.mask, a.sinks, a.mask_kind, a.width, a.scale, a.max_bias, a.src_nb[0], a.src_nb[1], a.src_nb[2],
+                  a.dst_nb[0], a.dst_nb[1], a.dst_nb[2]);
     if (row >= a.n_rows) {
         return;
     }
     const soft_max_row r = row_of(a, row);
     float4v x[Quads];
+    const bool fours = r.width % 4 == 0;
+    if (fours) {   // without conditions, behind the end the last four again: all are asked for at once
+        for (uint32_t i = 0; i < Quads; ++i) {
+            x[i] = load<float4v>(r.src, smaller((i * threads + thread) * 4, r.width - 4) * 4);
+        }
+    }
     float maximum = lowest;
     for (uint32_t i = 0; i < Quads; ++i) {
-        x[i] = load_quad(r, i * threads + thread);
+        const uint32_t first = (i * threads + thread) * 4;
+        if (!fours) {
+            x[i] = load_quad(r, i * threads + thread);
+        } else if (first < r.width) {
+            x[i] = masked_quad(r, first, x[i]);
+        } else {
+            x[i] = float4v{-infinity(), -infinity(), -infinity(), -infinity()};
+        }
         maximum = max(maximum, largest(x[i]));
     }
     maximum = row_max<Waves>(maximum);
@@ -190,6 +215,7 @@ STRATA_DEVICE void soft_max_long(const soft_max_args & a) {
 }  // namespace strata::attention
 
 STRATA_KERNEL(128) void soft_max_128(strata::soft_max_args a) { strata::attention::soft_max_short<1, 1>(a); }
+STRATA_KERNEL(128) void soft_max_256(strata::soft_max_args a) { strata::attention::soft_max_short<1, 2>(a); }
 STRATA_KERNEL(128) void soft_max_512(strata::soft_max_args a) { strata::attention::soft_max_short<1, 4>(a); }
 STRATA_KERNEL(128) void soft_max_1024(strata::soft_max_args a) { strata::attention::soft_max_short<1, 8>(a); }
 STRATA_KERNEL(256) void soft_max_4096(strata::soft_max_args a) { strata::attention::soft_max_short<8, 4>(a); }

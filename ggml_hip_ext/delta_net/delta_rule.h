@@ -16,11 +16,15 @@ struct delta_rule {
     STRATA_DEVICE float4v prepare(uint32_t r, float4v x) { return r == 2 ? exp(x) : x; }
 
     template <class Scalar>
-    STRATA_DEVICE void stage(const recurrence_args &, uint32_t, float v, Scalar scalar, const char *, float (&staged)[numbers]) {
-        staged[0] = v;
-        staged[1] = scalar(1, 0);
+    STRATA_DEVICE float4v read(const recurrence_args &, uint32_t, float v, Scalar scalar, const char *) {
+        return {v, scalar(1, 0), Kda ? 0.0f : scalar(0, 0), 0.0f};
+    }
+
+    STRATA_DEVICE void stage(float4v given, float (&staged)[numbers]) {
+        staged[0] = given[0];
+        staged[1] = given[1];
         if constexpr (!Kda) {
-            staged[2] = exp(scalar(0, 0));
+            staged[2] = exp(given[2]);
         }
     }
 

@@ -5,6 +5,7 @@
 #include "strata/element.h"
 #include "strata/lane_group.h"
 #include "strata/math.h"
+#include "strata/read_together.h"
 
 namespace strata {
 
@@ -18,8 +19,8 @@ constexpr bool is_operand = true;
 template <>
 inline constexpr bool is_operand<no_operand> = false;
 
-/// Innermost loop contiguous in dst and a, and contiguous or a single element in b. A wave takes 256 elements of a row, four neighbouring
-/// ones a lane at a time.
+/// Innermost loop contiguous in dst and a, and contiguous or a single element in b. A wave takes args.tile elements of a row, four
+/// neighbouring ones a lane at a time.
 /// `block` is the workgroup, counted from 0; `function(args, a, b)` takes and gives stored elements.
 template <class D, class A, class B, class F>
 STRATA_DEVICE void pointwise_rows(const pointwise_args & args, uint32_t block, F function) {
@@ -29,11 +30,16 @@ STRATA_DEVICE void pointwise_rows(const pointwise_args & args, uint32_t block, F
     constexpr uint32_t step = 4 * group_lanes;
 
     const uint32_t wave = lane_group(block, pointwise_block);
+    read_together(args.waves, args.dst, args.a, args.tile, args.row_tiles.divisor, args.row_tiles.magic, args.row_tiles.shift, args.dim_count,
+                  args.dims[0].size.divisor);
+    if constexpr (is_operand<B>) {
+        read_together(args.b, args.dims[0].step_b);
+    }
     if (wave >= args.waves) {
         return;
     }
     uint32_t outer = quotient(wave, args.row_tiles);
-    const uint32_t begin = remainder(wave, outer, args.row_tiles) * pointwise_tile;
+    const uint32_t begin = remainder(wave, outer, args.row_tiles) * args.tile;
     uint64_t dst_offset = 0, a_offset = 0, b_offset = 0;
     for (uint32_t d = 1; d < args.dim_count; d++) {
         const pointwise_dim & dim = args.dims[d];
@@ -53,7 +59,7 @@ STRATA_DEVICE void pointwise_rows(const pointwise_args & args, uint32_t block, F
     if constexpr (is_operand<B>) {
         b += b_offset + (b_repeated ? 0 : static_cast<uint64_t>(begin) * sizeof(b_type));
     }
-    const uint32_t left = args.dims[0].size.divisor - begin;
+    const uint32_t left = smaller(args.dims[0].size.divisor - begin, args.tile);
     const uint32_t first = 4 * group_lane();
 
     const auto load_b = [&](uint32_t e) {

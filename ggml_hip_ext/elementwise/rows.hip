@@ -5,6 +5,7 @@
 #include "strata/element.h"
 #include "strata/lane_group.h"
 #include "strata/q8_1.h"
+#include "strata/read_together.h"
 
 namespace strata {
 
@@ -75,6 +76,11 @@ STRATA_DEVICE void convert_flat(const rows_args & a) {
 template <class Block>
 STRATA_DEVICE void dequantize_rows(const rows_args & a) {
     const uint32_t wave = wave_index();
+    read_together(a.count, a.parts.divisor, a.parts.magic, a.parts.shift, a.row, a.dst, a.src, a.index);
+    read_together(a.ne1.divisor, a.ne1.magic, a.ne1.shift, a.ne2.divisor, a.ne2.magic, a.ne2.shift);
+    read_together(a.index_ne1.divisor, a.index_ne1.magic, a.index_ne1.shift, a.index_ne2.divisor, a.index_ne2.magic, a.index_ne2.shift);
+    read_together(a.index_stride[0], a.index_stride[1], a.index_stride[2], a.src_stride[0], a.src_stride[1], a.src_stride[2]);
+    read_together(a.dst_stride[0], a.dst_stride[1], a.dst_stride[2]);
     if (wave >= a.count) {
         return;
     }
@@ -82,6 +88,19 @@ STRATA_DEVICE void dequantize_rows(const rows_args & a) {
     const uint32_t lane = group_lane();
     const Block * const blocks = reinterpret_cast<const Block *>(part.at.src) + part.begin / Block::elements;
     char * const dst = part.at.dst + static_cast<uint64_t>(part.begin) * sizeof(float);
+    if (part.elements == rows_tile) {   // everything is asked for at once
+        float values[rows_tile / group_lanes];
+#pragma unroll
+        for (uint32_t i = 0; i < rows_tile / group_lanes; i++) {
+            const uint32_t e = i * group_lanes;
+            values[i] = dequantize(blocks[e / Block::elements], e % Block::elements + lane);
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < rows_tile / group_lanes; i++) {
+            store(dst, (i * group_lanes + lane) * sizeof(float), values[i]);
+        }
+        return;
+    }
     for (uint32_t e = 0; e < part.elements; e += group_lanes) {
         store(dst, (e + lane) * sizeof(float), dequantize(blocks[e / Block::elements], e % Block::elements + lane));
     }

@@ -16,9 +16,11 @@ struct value_rule {
     STRATA_DEVICE uint32_t constants_offset(const recurrence_args &, uint32_t) { return 0; }
 
     template <class Scalar>
-    STRATA_DEVICE void stage(const recurrence_args &, uint32_t, float v, Scalar, const char *, float (&staged)[1]) {
-        staged[0] = v;
+    STRATA_DEVICE float4v read(const recurrence_args &, uint32_t, float v, Scalar, const char *) {
+        return {v, 0.0f, 0.0f, 0.0f};
     }
+
+    STRATA_DEVICE void stage(float4v given, float (&staged)[1]) { staged[0] = given[0]; }
 };
 
 /// Vectors: key, receptance, decay. The token's own product goes into the result with a bonus instead of the decay.

@@ -3,6 +3,7 @@
 #include "strata/args/ssm_conv.h"
 #include "strata/math.h"
 #include "strata/memory.h"
+#include "strata/read_together.h"
 
 namespace strata {
 
@@ -36,14 +37,22 @@ STRATA_DEVICE void finish(const ssm_conv_args & a, uint32_t channel, float (&sum
 template <uint32_t Taps>
 STRATA_DEVICE void ssm_conv_single(const ssm_conv_args & a) {
     const uint32_t channel = block_x() * ssm_conv_block + thread_x(), token = block_y();
+    read_together(a.channels, a.src, a.weights, a.src_stride, a.weight_stride, a.src_sequence_stride, a.dst, a.tokens, a.bias, a.silu);
     if (channel >= a.channels) {
         return;
     }
     const char * const x = static_cast<const char *>(a.src) + (block_z() * a.src_sequence_stride + channel * a.src_stride);
     const char * const w = static_cast<const char *>(a.weights) + channel * a.weight_stride;
     float sum[1] = {};
-    for (uint32_t k = 0; k < tap_count<Taps>(a); k++) {
-        sum[0] = fma(load<float>(x, (token + k) * 4), load<float>(w, k * 4), sum[0]);
+    if constexpr (Taps == 4) {
+        const auto row = load<float4v>(x, token * 4), weights = load<float4v>(w);
+        for (uint32_t k = 0; k < Taps; k++) {
+            sum[0] = fma(row[k], weights[k], sum[0]);
+        }
+    } else {
+        for (uint32_t k = 0; k < tap_count<Taps>(a); k++) {
+            sum[0] = fma(load<float>(x, (token + k) * 4), load<float>(w, k * 4), sum[0]);
+        }
     }
     finish(a, channel, sum);
     store(token_row(a, token), channel * 4, sum[0]);

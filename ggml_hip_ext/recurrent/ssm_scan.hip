@@ -17,11 +17,15 @@ struct scan_rule {
     STRATA_DEVICE uint32_t constants_offset(const recurrence_args & a, uint32_t column) { return quotient(column, a.columns_a_scalar) * a.length * 4; }
 
     template <class Scalar>
-    STRATA_DEVICE void stage(const recurrence_args & a, uint32_t column, float x, Scalar scalar, const char * decays, float (&staged)[numbers]) {
+    STRATA_DEVICE float4v read(const recurrence_args & a, uint32_t column, float x, Scalar scalar, const char * decays) {
         const uint32_t head = quotient(column, a.columns_a_scalar);
-        const float dt = softplus(scalar(0, head));
-        staged[0] = x * dt;
-        staged[1] = Each ? dt : exp(dt * load<float>(decays, head * 4));
+        return {x, scalar(0, head), Each ? 0.0f : load<float>(decays, head * 4), 0.0f};
+    }
+
+    STRATA_DEVICE void stage(float4v given, float (&staged)[numbers]) {
+        const float dt = softplus(given[1]);
+        staged[0] = given[0] * dt;
+        staged[1] = Each ? dt : exp(dt * given[2]);
     }
 
     template <uint32_t Lanes, class Part, class Row, class Number>

@@ -6,6 +6,7 @@
 #include "strata/args/recurrence.h"
 #include "strata/math.h"
 #include "strata/memory.h"
+#include "strata/read_together.h"
 #include "strata/reduce.h"
 
 namespace strata {
@@ -91,7 +92,8 @@ STRATA_DEVICE float dot(const vector_part<Quads> & a, const vector_part<Quads> &
 ///   scattered           the elements of a column lie apart in memory, those of a head's columns side by side
 ///   has_constants       a column has a constant vector, constants_offset(args, column) bytes behind the head's first
 ///   prepare(r, x)       what is staged for four elements x of vector r
-///   stage(args, column, own number, scalar(n, index), the head's constants, numbers)   makes the column's numbers for a token
+///   read(args, column, own number, scalar(n, index), the head's constants)   up to four numbers of memory that a column needs of a token
+///   stage(what read gave, numbers)   makes the column's numbers out of them
 ///   step<Lanes>(state, row(r), number(n), constants)   the new state; returns the result
 template <class Rule, uint32_t Lanes, uint32_t Quads>
 STRATA_DEVICE void recurrence(const recurrence_args & a) {
@@ -103,6 +105,8 @@ STRATA_DEVICE void recurrence(const recurrence_args & a) {
     __shared__ float4v staged_rows[tile][Rule::rows][row_quads];
     __shared__ float staged_numbers[tile][Rule::numbers][block_columns];
 
+    // A value out of each line of the arguments: the others follow out of the scalar cache.
+    read_together(a.rows[0].tensor.data, a.column.data, a.out.data, a.state, a.tokens);
     const uint32_t head = block_y(), sequence = block_z();
     const uint32_t first_column = block_x() * block_columns;
     const uint32_t lane = thread_x() % Lanes;
@@ -135,41 +139,68 @@ STRATA_DEVICE void recurrence(const recurrence_args & a) {
     char * const new_state = static_cast<char *>(a.new_state) + (sequence * a.new_sequence_stride + state_offset);
     const char * const old_state = static_cast<const char *>(a.state) + (source * a.state_sequence_stride + state_offset);
 
-    // Puts what `count` tokens from `begin` on bring into LDS.
-    const auto stage = [&](uint32_t begin, uint32_t count) {
+    // Puts what `count` tokens from `begin` on bring into LDS; `meanwhile` is called when the first of it has been asked for. Loads without
+    // conditions, behind the end the last ones again: the compiler counts what it waits for only where no branch is.
+    const auto stage = [&](uint32_t begin, uint32_t count, const auto & meanwhile) {
+        const uint32_t quads = count * row_quads, columns = count * block_columns;
+        float4v x[Rule::rows];
+        float4v given;
+        const auto ask = [&](uint32_t i) {
+            const uint32_t t = i / row_quads, first = smaller(4 * (i % row_quads), a.length - 4);
 #pragma unroll
-        for (uint32_t r = 0; r < Rule::rows; r++) {
-            const uint64_t token_stride = a.rows[r].tensor.token_stride;
-            const char * const from = row_data[r] + begin * token_stride;
-            for (uint32_t i = thread_x(); i < count * row_quads; i += recurrence_block) {
-                const uint32_t t = i / row_quads, quad = i % row_quads;
-                float4v x = {0.0f, 0.0f, 0.0f, 0.0f};
-                if (4 * quad < a.length) {
-                    x = load<float4v>(from, t * static_cast<uint32_t>(token_stride) + quad * 16);
-                }
-                staged_rows[t][r][quad] = Rule::prepare(r, x);
+            for (uint32_t r = 0; r < Rule::rows; r++) {
+                const uint64_t token_stride = a.rows[r].tensor.token_stride;
+                x[r] = load<float4v>(row_data[r] + begin * token_stride, t * static_cast<uint32_t>(token_stride) + first * 4);
             }
-        }
-        for (uint32_t i = thread_x(); i < count * block_columns; i += recurrence_block) {
-            const uint32_t t = i / block_columns, c = i % block_columns;
-            const uint32_t of = smaller(first_column + c, last_column);
+        };
+        const auto ask_numbers = [&](uint32_t i) {
+            const uint32_t t = i / block_columns, of = smaller(first_column + i % block_columns, last_column);
             const auto scalar = [&](uint32_t n, uint32_t index) {
                 return load<float>(scalar_data[n] + (begin + t) * a.scalars[n].token_stride, index * 4);
             };
+            given = Rule::read(a, of, load<float>(column_data + (begin + t) * a.column.token_stride, of * 4), scalar, constants_data);
+        };
+        uint32_t quad = thread_x(), at = thread_x();
+        ask(smaller(quad, quads - 1));
+        ask_numbers(smaller(at, columns - 1));
+        keep_order();
+        meanwhile();
+        keep_order();
+        const auto put_numbers = [&] {
             float numbers[Rule::numbers];
-            Rule::stage(a, of, load<float>(column_data + (begin + t) * a.column.token_stride, of * 4), scalar, constants_data, numbers);
+            Rule::stage(given, numbers);
             for (uint32_t n = 0; n < Rule::numbers; n++) {
-                staged_numbers[t][n][c] = numbers[n];
+                staged_numbers[at / block_columns][n][at % block_columns] = numbers[n];
             }
+        };
+        const auto put = [&] {
+#pragma unroll
+            for (uint32_t r = 0; r < Rule::rows; r++) {
+                const bool inside = 4 * (quad % row_quads) < a.length;
+                staged_rows[quad / row_quads][r][quad % row_quads] = Rule::prepare(r, inside ? x[r] : float4v{0.0f, 0.0f, 0.0f, 0.0f});
+            }
+        };
+        if (at < columns) {
+            put_numbers();
+        }
+        if (quad < quads) {
+            put();
+        }
+        for (at += recurrence_block; at < columns; at += recurrence_block) {
+            ask_numbers(at);
+            put_numbers();
+        }
+        for (quad += recurrence_block; quad < quads; quad += recurrence_block) {
+            ask(quad);
+            put();
         }
     };
-    stage(0, smaller(tile, a.tokens));  // before the state is asked for, which takes longer: memory answers in order
 
+    // The state is asked for behind what the first tokens bring, so that this need not wait for it, and before it is waited for.
     part state;
-    for (uint32_t m = 0; m < Quads; m++) {
-        const uint32_t first = 4 * (lane + Lanes * m);
-        state.quads[m] = float4v{0.0f, 0.0f, 0.0f, 0.0f};
-        if (first < a.length) {
+    stage(0, smaller(tile, a.tokens), [&] {
+        for (uint32_t m = 0; m < Quads; m++) {
+            const uint32_t first = smaller(4 * (lane + Lanes * m), a.length - 4);
             if constexpr (Rule::scattered) {
                 for (uint32_t i = 0; i < 4; i++) {
                     state.quads[m][i] = load<float>(old_state + (first + i) * a.element_stride);
@@ -177,6 +208,11 @@ STRATA_DEVICE void recurrence(const recurrence_args & a) {
             } else {
                 state.quads[m] = load<float4v>(old_state, first * 4);
             }
+        }
+    });
+    for (uint32_t m = 0; m < Quads; m++) {
+        if (4 * (lane + Lanes * m) >= a.length) {
+            state.quads[m] = float4v{0.0f, 0.0f, 0.0f, 0.0f};
         }
     }
     const auto save = [&](uint32_t snapshot) {
@@ -211,7 +247,7 @@ STRATA_DEVICE void recurrence(const recurrence_args & a) {
         const uint32_t count = smaller(tile, a.tokens - begin);
         if (begin != 0) {
             lds_barrier();  // the tile before has been read
-            stage(begin, count);
+            stage(begin, count, [] {});
         }
         lds_barrier();
         const bool kept = a.tokens - begin - count < a.snapshots;  // a state of this tile is a snapshot

@@ -20,12 +20,13 @@ struct pointwise_args {
     uint32_t count;          ///< elements, < 2^31
     uint32_t dim_count;      ///< loops in use
     uint32_t waves;          ///< _rows kernels: waves with work, a tile of a row each
+    uint32_t tile;           ///< _rows kernels: elements a wave takes of a row, pointwise_tile or half of it
     fast_divisor row_tiles;  ///< _rows kernels: tiles a row
     float params[4];         ///< of the function
     pointwise_dim dims[8];
 };
 
-constexpr uint32_t pointwise_tile = 256;  ///< elements a wave of a _rows kernel
+constexpr uint32_t pointwise_tile = 256;  ///< most elements a wave of a _rows kernel takes of a row
 constexpr uint32_t pointwise_block = 256; ///< work-items a workgroup
 
 }  // namespace strata
