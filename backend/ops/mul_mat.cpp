@@ -83,9 +83,28 @@ const char * weight_name(ggml_type type) {
 
 uint32_t tiles(int64_t count, int64_t tile) { return uint32_t((count + tile - 1) / tile); }
 
-uint32_t mat_vec_rows(int64_t rows, int64_t columns, int64_t k) {
+/// Types whose weights take so many registers or instructions on the way to bytes that four rows leave too few waves to hide it.
+static bool one_row_a_wave(ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_Q6_K:
+        case GGML_TYPE_MXFP4:
+        case GGML_TYPE_IQ1_S:
+        case GGML_TYPE_IQ1_M:
+        case GGML_TYPE_IQ2_XXS:
+        case GGML_TYPE_IQ2_XS:
+        case GGML_TYPE_IQ2_S:
+        case GGML_TYPE_IQ3_XXS:
+        case GGML_TYPE_IQ3_S: return true;
+        default: return false;
+    }
+}
+
+uint32_t mat_vec_rows(ggml_type weights, int64_t rows, int64_t columns, int64_t k) {
     if (columns > 1) {
         return 2;
+    }
+    if (one_row_a_wave(weights)) {
+        return 1;
     }
     return rows >= 4096 || (rows >= 2048 && k <= 1024) ? 4 : 1;
 }
@@ -287,7 +306,7 @@ void plan_quantized(planner & plan, const ggml_tensor * op) {
     const std::string type = weight_name(w->type);
     if (use_mat_vec(plan, p, w->type)) {
         for_column_groups(p.columns, [&](int64_t first, int64_t columns, uint32_t groups) {
-            const uint32_t wave_rows = mat_vec_rows(rows, columns, k);
+            const uint32_t wave_rows = mat_vec_rows(w->type, rows, columns, k);
             const std::string kernel = "mul_mat_vec_" + type + "_c" + std::to_string(columns) + "_r" + std::to_string(wave_rows);
             mul_mat_q_args some = args;
             some.values = static_cast<const char *>(args.values) + first * k;

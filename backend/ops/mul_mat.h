@@ -23,8 +23,8 @@ const char * product_refusal(const ggml_tensor * op);
 uint32_t tiles(int64_t count, int64_t tile);
 
 /// Rows that a wave of the quantized mat-vec takes. Several share the loads of the activations; they need enough rows to keep enough waves,
-/// fewer where a row is a single step long. The results are the same bits.
-uint32_t mat_vec_rows(int64_t rows, int64_t columns, int64_t k);
+/// fewer where a row is a single step long, and few registers. The results are the same bits.
+uint32_t mat_vec_rows(ggml_type weights, int64_t rows, int64_t columns, int64_t k);
 
 /// Lanes a row of the mat-vec with f32, f16 or bf16 weights: a lane takes eight values at a time, so shorter rows share a wave.
 uint32_t mat_vec_lanes(int64_t k);

@@ -109,7 +109,7 @@ void plan_quantized(planner & plan, const ggml_tensor * op) {
                            uint32_t(t.w->nb[1]), uint32_t(t.rows), 0, uint32_t(t.k), {}, {}};
     if (t.use_mat_vec(plan)) {
         args.experts = t.experts;
-        const uint32_t wave_rows = mat_vec_rows(t.rows * t.pairs, 1, t.k);
+        const uint32_t wave_rows = mat_vec_rows(t.w->type, t.rows * t.pairs, 1, t.k);
         const std::string kernel = "mul_mat_vec_" + type + "_c1_r" + std::to_string(wave_rows);
         plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), {tiles(t.rows, 4 * wave_rows), 1, uint32_t(t.pairs)}, {128}, args);
     } else {

@@ -106,7 +106,7 @@ void launch(planner & plan, const fusion_match & match, expert_bias bias, expert
         plan.launch(family.c_str(), ("mul_mat_vec_glu_" + type + "_q8_1").c_str(), {most_rows / 32, 1, layers}, {512}, args);
         return;
     }
-    const uint32_t wave_rows = mat_vec_rows(int64_t(rows) * matrices, 1, w->ne[0]) > 1 ? 2 : 1;
+    const uint32_t wave_rows = mat_vec_rows(w->type, int64_t(rows) * matrices, 1, w->ne[0]) > 1 ? 2 : 1;
     const std::string kernel = "mul_mat_vec_glu_" + type + "_r" + std::to_string(wave_rows);
     plan.launch(family.c_str(), kernel.c_str(), {tiles(most_rows, 4 * wave_rows), 1, layers}, {128}, args);
 }

@@ -113,7 +113,7 @@ void launch_group(planner & plan, const fusion_match & match, const gates_args *
     args.values = q.values;
     args.meta = q.meta;
     args.k = uint32_t(w->ne[0]);
-    const uint32_t wave_rows = mat_vec_rows(rows, 1, args.k);
+    const uint32_t wave_rows = mat_vec_rows(w->type, rows, 1, args.k);
     add_members(args, match.nodes, 4 * wave_rows);
     uint32_t blocks = args.end;
     if (gates != nullptr) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "../delta_net/gates.h"
+#include "grid.h"
 #include "mul_mat_vec_quantize.h"
 #include "results.h"
 #include "strata/args/expert_output.h"
@@ -49,41 +50,69 @@ STRATA_DEVICE matrix_place find_matrix(const mul_mat_q_args & a, uint32_t z) {
     return at;
 }
 
-/// sums[c * Rows + r] becomes this lane's part of row r times column c; a row's address is the same in all lanes.
-template <class Type, uint32_t Columns, uint32_t Rows, uint32_t Results>
-STRATA_DEVICE void multiply(const char * const (&weights)[Rows], const matrix_place & at, uint32_t k, float (&sums)[Results]) {
+/// sums[c * Rows + r] becomes this lane's part of row r times column c; a row's address is the same in all lanes. `meanwhile` is called before
+/// the first use of weights: of types with a grid, when the first ones have been asked for.
+template <class Type, uint32_t Columns, uint32_t Rows, uint32_t Results, class Meanwhile>
+STRATA_DEVICE void multiply(const char * const (&weights)[Rows], const matrix_place & at, uint32_t k, float (&sums)[Results],
+                            const Meanwhile & meanwhile) {
     using block = typename Type::block;
+    using weights_of_rows = typename Type::weights[Rows];
     constexpr uint32_t piece_length = block::elements / Type::pieces;
     constexpr uint32_t values_step = wave_size * piece_length, meta_step = values_step / 32 * sizeof(q8_1_meta);
     constexpr uint32_t block_step = wave_size / Type::pieces * sizeof(block);
+    constexpr bool prefetched = has_grid<Type> && Columns == 1;   // with more, registers are short
     const uint32_t lane = lane_id(), meta_pitch = k / 32 * sizeof(q8_1_meta);
 
     uint32_t weight_at = Type::block_offset(lane), values_at = Type::value_offset(lane), meta_at = Type::meta_offset(lane);
-    const auto step = [&] {
-        typename Type::weights w[Rows];
+    uint32_t pieces = k / piece_length;
+    const auto fetch = [&](weights_of_rows & w) {
+        if (lane < pieces) {
 #pragma unroll
-        for (uint32_t r = 0; r < Rows; ++r) {
-            w[r] = Type::load(weights[r], weight_at, lane);
+            for (uint32_t r = 0; r < Rows; ++r) {
+                w[r] = Type::load(weights[r], weight_at, lane);
+            }
         }
+        weight_at += block_step;
+    };
+    const auto use = [&](const weights_of_rows & w) {
 #pragma unroll
         for (uint32_t c = 0; c < Columns; ++c) {
             const auto x = Type::load_activation(at.values + static_cast<uint64_t>(c) * k, values_at,
                                                  at.meta + static_cast<uint64_t>(c) * meta_pitch, meta_at);
 #pragma unroll
             for (uint32_t r = 0; r < Rows; ++r) {
-                sums[c * Rows + r] = Type::dot(w[r], x, sums[c * Rows + r], lane);
+                sums[c * Rows + r] = dot_of<Type>(w[r], x, sums[c * Rows + r], lane);
+                if constexpr (prefetched) {
+                    keep_order();   // else the entries of all rows lie in registers at a time
+                }
             }
         }
-        weight_at += block_step;
         values_at += values_step;
         meta_at += meta_step;
     };
-    uint32_t pieces = k / piece_length;
+    weights_of_rows w;
+    if constexpr (prefetched) {
+        fetch(w);
+        meanwhile();
+        while (true) {
+            if (lane < pieces) {
+                use(w);
+            }
+            if (pieces <= wave_size) {
+                return;
+            }
+            pieces -= wave_size;
+            fetch(w);
+        }
+    }
+    meanwhile();
     for (; pieces >= wave_size; pieces -= wave_size) {
-        step();
+        fetch(w);
+        use(w);
     }
     if (lane < pieces) {
-        step();
+        fetch(w);
+        use(w);
     }
 }
 
@@ -92,8 +121,9 @@ template <class Type, uint32_t Columns, uint32_t Rows>
 STRATA_DEVICE void mul_mat_vec_q(const mul_mat_q_args & a) {
     constexpr uint32_t results = next_power_of_two(Columns * Rows), lanes_per_result = wave_size / results;
 
+    const auto grid = grid_copy<Type, mul_mat_vec_waves * wave_size>::ask();
     const uint32_t row = uniform((block_x() * mul_mat_vec_waves + (thread_x() >> 5)) * Rows);
-    if (row >= a.rows) {
+    if (!has_grid<Type> && row >= a.rows) {
         return;
     }
     const matrix_place at = find_matrix<Columns>(a, block_z());
@@ -104,7 +134,7 @@ STRATA_DEVICE void mul_mat_vec_q(const mul_mat_q_args & a) {
         weights[r] = static_cast<const char *>(a.weights) + (at.weights + static_cast<uint64_t>(existing) * a.stride1);
     }
     float sums[results] = {};
-    multiply<Type, Columns>(weights, at, a.k, sums);
+    multiply<Type, Columns>(weights, at, a.k, sums, [&] { grid.put(); });
 
     const float sum = wave_sums(sums);
     const uint32_t lane = lane_id(), result = lane / lanes_per_result, r = result % Rows, c = result / Rows;
@@ -135,8 +165,8 @@ STRATA_DEVICE glu_place find_glu(const mul_mat_glu_args & args) {
 
 /// A gated unit of two products: `Rows` rows from `row` on, which the matrix has. Its results are in the first of each group of lanes that
 /// shares one, which gets result_row() of it.
-template <class Type, uint32_t Rows>
-STRATA_DEVICE float glu_of_rows(const mul_mat_glu_args & args, const glu_place & place, uint32_t row) {
+template <class Type, uint32_t Rows, class Grid>
+STRATA_DEVICE float glu_of_rows(const mul_mat_glu_args & args, const glu_place & place, uint32_t row, const Grid & grid) {
     const mul_mat_q_args & a = args.product;
     const char * weights[2 * Rows];
 #pragma unroll
@@ -147,7 +177,7 @@ STRATA_DEVICE float glu_of_rows(const mul_mat_glu_args & args, const glu_place &
         weights[Rows + r] = place.up + offset;
     }
     float sums[2 * Rows] = {};
-    multiply<Type, 1>(weights, place.at, a.k, sums);
+    multiply<Type, 1>(weights, place.at, a.k, sums, [&] { grid.put(); });
 
     const float mine = wave_sums(sums), other = lane_xor<16>(mine);   // lanes 0 to 15 have the rows of `weights`, 16 to 31 those of `up`
     const uint32_t r = lane_id() / (wave_size / (2 * Rows));
@@ -172,12 +202,13 @@ STRATA_DEVICE uint32_t result_row() {
 /// Grid: groups of 4 Rows rows, 1, matrices, and one more of the shared expert.
 template <class Type, uint32_t Rows>
 STRATA_DEVICE void mul_mat_vec_glu_q(const mul_mat_glu_args & args) {
+    const auto grid = grid_copy<Type, mul_mat_vec_waves * wave_size>::ask();
     const glu_place place = find_glu(args);
     const uint32_t row = uniform((block_x() * mul_mat_vec_waves + (thread_x() >> 5)) * Rows);
-    if (row >= place.rows) {
+    if (!has_grid<Type> && row >= place.rows) {
         return;
     }
-    const float result = glu_of_rows<Type, Rows>(args, place, row);
+    const float result = glu_of_rows<Type, Rows>(args, place, row, grid);
     const uint32_t r = result_row<Rows>();
     if (r < Rows && row + r < place.rows) {
         place.at.dst[row + r] = result;
@@ -195,7 +226,8 @@ STRATA_DEVICE void mul_mat_vec_glu_q8_1(const mul_mat_glu_args & args) {
     if (first >= place.rows) {
         return;
     }
-    const float result = glu_of_rows<Type, wave_rows>(args, place, first + in_block);
+    const auto grid = grid_copy<Type, 16 * wave_size>::ask();
+    const float result = glu_of_rows<Type, wave_rows>(args, place, first + in_block, grid);
     const uint32_t r = result_row<wave_rows>();
     if (r < wave_rows) {
         place.at.dst[first + in_block + r] = result;
@@ -218,6 +250,7 @@ STRATA_DEVICE void mul_mat_vec_experts_q(const expert_output_args & args) {
     const mul_mat_q_args & a = args.experts;
     const uint32_t first = block_x() * rows, used = a.experts.used.divisor;
 
+    copy_grid<Type>((used + 2) * wave_size);
     const uint32_t wave = uniform(thread_x() >> 5);
     if (wave > used) {
         const float value = sigmoid(wave_sum(multiply_row<f32, f32, few_steps>(static_cast<const char *>(args.gate),
@@ -240,7 +273,7 @@ STRATA_DEVICE void mul_mat_vec_experts_q(const expert_output_args & args) {
             weights[r] = matrix + static_cast<uint64_t>(existing) * stride;
         }
         float sums[rows] = {};
-        multiply<Type, 1>(weights, at, k, sums);
+        multiply<Type, 1>(weights, at, k, sums, [] {});
         const float sum = wave_sums(sums);
         if (lane_id() % lanes_per_result == 0) {
             results[wave][lane_id() / lanes_per_result] = sum;
@@ -267,13 +300,14 @@ STRATA_DEVICE void mul_mat_vec_group_q(const mul_mat_group_args & a) {
         delta_net_gate<few_steps>(a.gates, uniform((block_x() - a.end) * mul_mat_vec_waves + (thread_x() >> 5)), 0);
         return;
     }
+    const auto grid = grid_copy<Type, mul_mat_vec_waves * wave_size>::ask();
     uint32_t which = 0, before = 0;
     while (which + 1 < most_in_group && block_x() >= a.members[which].end) {
         before = a.members[which++].end;
     }
     const auto & member = a.members[which];
     const uint32_t row = uniform(((block_x() - before) * mul_mat_vec_waves + (thread_x() >> 5)) * Rows);
-    if (row >= member.rows) {
+    if (!has_grid<Type> && row >= member.rows) {
         return;
     }
     const matrix_place at = {0, static_cast<const char *>(a.values), static_cast<const char *>(a.meta), member.dst, 0};
@@ -284,7 +318,7 @@ STRATA_DEVICE void mul_mat_vec_group_q(const mul_mat_group_args & a) {
         weights[r] = static_cast<const char *>(member.weights) + static_cast<uint64_t>(existing) * member.stride1;
     }
     float sums[Rows] = {};
-    multiply<Type, 1>(weights, at, a.k, sums);
+    multiply<Type, 1>(weights, at, a.k, sums, [&] { grid.put(); });
     const float sum = wave_sums(sums);
     const uint32_t r = lane_id() / lanes_per_result;
     if (lane_id() % lanes_per_result == 0 && row + r < member.rows) {

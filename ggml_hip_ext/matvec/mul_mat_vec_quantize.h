@@ -2,6 +2,7 @@
 // those of quantize_q8_1 and the mat-vec after it, whose order of additions this keeps.
 #pragma once
 
+#include "grid.h"
 #include "results.h"
 #include "strata/args/mul_mat_quantize.h"
 #include "strata/blocks.h"
@@ -66,6 +67,7 @@ STRATA_DEVICE void mul_mat_vec_quantize(const mul_mat_quantize_args & args) {
     static_assert(wave_size * piece_length % 128 == 0 && 128 % piece_length == 0);
     constexpr uint32_t block_step = wave_size / Type::pieces * sizeof(block);
 
+    copy_grid<Type>(mul_mat_quantize_waves * wave_size);
     const mul_mat_group_args & a = args.group;
     uint32_t which = 0, before = 0;
     bool beyond = true;
@@ -105,7 +107,7 @@ STRATA_DEVICE void mul_mat_vec_quantize(const mul_mat_quantize_args & args) {
                 const auto x = Type::load_activation(values + c * pitch, values_at, meta + c * meta_pitch, meta_at);
 #pragma unroll
                 for (uint32_t r = 0; r < Rows; ++r) {
-                    sums[c * Rows + r] = Type::dot(w[r], x, sums[c * Rows + r], lane);
+                    sums[c * Rows + r] = dot_of<Type>(w[r], x, sums[c * Rows + r], lane);
                 }
             }
         }

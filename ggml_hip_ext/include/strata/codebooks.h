@@ -1,7 +1,7 @@
 // The grids of the iq types, out of ggml's own header, and tables of sixteen values that stay in registers.
 //
-// A grid is read-only data of the code object, read through the caches: a mat-vec's workgroup has fewer bytes of weights than most grids,
-// so that a copy in LDS would cost more than it saves.
+// A grid is read-only data of the code object. Tiles read it through the caches; a mat-vec copies it into LDS first: lanes read entries of
+// their own, each from another line, which the L0 serves one after the other.
 #pragma once
 
 #include "strata/dot.h"
@@ -10,6 +10,13 @@
 #include "ggml-common.h"
 
 namespace strata {
+
+/// Base of a weight type with a grid of `Entries` entries, whose unpack and dot take where that is read from.
+template <class Entry, uint32_t Entries>
+struct with_grid {
+    using entry = Entry;
+    static constexpr uint32_t entries = Entries;
+};
 
 /// Sixteen signed bytes, four a word.
 struct table16 {

@@ -5,7 +5,7 @@
 
 namespace strata {
 
-struct iq2_s : block64<block_iq2_s, 16> {
+struct iq2_s : block64<block_iq2_s, 16>, with_grid<uint64_t, 1024> {
     struct weights {
         uint2v q, signs;
         uint16_t high, scales, d;
@@ -17,12 +17,14 @@ struct iq2_s : block64<block_iq2_s, 16> {
                 strata::load<uint16_t>(row, two, 74), strata::load<uint16_t>(row, offset)};
     }
 
-    STRATA_DEVICE tile_piece unpack(const weights & w, uint32_t) {
+    STRATA_DEVICE const entry * whole_grid() { return iq2s_grid; }
+
+    STRATA_DEVICE tile_piece unpack(const weights & w, uint32_t, const entry * grid = whole_grid()) {
         tile_piece t;
 #pragma unroll
         for (uint32_t i = 0; i < 8; ++i) {
             const uint32_t index = (w.q[i / 4] >> i % 4 * 8 & 255) | (w.high >> 2 * i & 3) << 8;
-            put_eight(t.q, 2 * i, iq2s_grid[index], w.signs[i / 4] >> i % 4 * 8);
+            put_eight(t.q, 2 * i, grid[index], w.signs[i / 4] >> i % 4 * 8);
         }
         const float d = half_bits_to_float(w.d) * 0.125f;
 #pragma unroll
@@ -32,7 +34,9 @@ struct iq2_s : block64<block_iq2_s, 16> {
         return t;
     }
 
-    STRATA_DEVICE float dot(const weights & w, const activation & a, float sum, uint32_t p) { return dot_unpacked(unpack(w, p), a, sum); }
+    STRATA_DEVICE float dot(const weights & w, const activation & a, float sum, uint32_t p, const entry * grid) {
+        return dot_unpacked(unpack(w, p, grid), a, sum);
+    }
 };
 
 }  // namespace strata

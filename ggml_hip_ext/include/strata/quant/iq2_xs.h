@@ -5,7 +5,7 @@
 
 namespace strata {
 
-struct iq2_xs : block64<block_iq2_xs, 16> {
+struct iq2_xs : block64<block_iq2_xs, 16>, with_grid<uint64_t, 512> {
     struct weights {
         uint4v q;   ///< index and signs of eight weights in each half
         uint16_t scales, d;
@@ -16,12 +16,14 @@ struct iq2_xs : block64<block_iq2_xs, 16> {
                 strata::load<uint16_t>(row, offset)};
     }
 
-    STRATA_DEVICE tile_piece unpack(const weights & w, uint32_t) {
+    STRATA_DEVICE const entry * whole_grid() { return iq2xs_grid; }
+
+    STRATA_DEVICE tile_piece unpack(const weights & w, uint32_t, const entry * grid = whole_grid()) {
         tile_piece t;
 #pragma unroll
         for (uint32_t i = 0; i < 8; ++i) {
             const uint32_t half_word = w.q[i / 2] >> i % 2 * 16;
-            put_eight(t.q, 2 * i, iq2xs_grid[half_word & 511], complete_signs(half_word >> 9 & 127));
+            put_eight(t.q, 2 * i, grid[half_word & 511], complete_signs(half_word >> 9 & 127));
         }
         const float d = half_bits_to_float(w.d) * 0.125f;
 #pragma unroll
@@ -31,7 +33,9 @@ struct iq2_xs : block64<block_iq2_xs, 16> {
         return t;
     }
 
-    STRATA_DEVICE float dot(const weights & w, const activation & a, float sum, uint32_t p) { return dot_unpacked(unpack(w, p), a, sum); }
+    STRATA_DEVICE float dot(const weights & w, const activation & a, float sum, uint32_t p, const entry * grid) {
+        return dot_unpacked(unpack(w, p, grid), a, sum);
+    }
 };
 
 }  // namespace strata

@@ -5,7 +5,7 @@
 
 namespace strata {
 
-struct iq2_xxs : block64<block_iq2_xxs, 32> {
+struct iq2_xxs : block64<block_iq2_xxs, 32>, with_grid<uint64_t, 256> {
     struct weights {
         uint4v q;   ///< indices, signs and scale of each sub-block
         uint16_t d;
@@ -15,12 +15,14 @@ struct iq2_xxs : block64<block_iq2_xxs, 32> {
         return {strata::load<uint4v>(row, offset + (p & 3) * 16, 2), strata::load<uint16_t>(row, offset)};
     }
 
-    STRATA_DEVICE tile_piece unpack(const weights & w, uint32_t) {
+    STRATA_DEVICE const entry * whole_grid() { return iq2xxs_grid; }
+
+    STRATA_DEVICE tile_piece unpack(const weights & w, uint32_t, const entry * grid = whole_grid()) {
         tile_piece t;
 #pragma unroll
         for (uint32_t i = 0; i < 8; ++i) {
             const uint32_t index = w.q[i / 4 * 2] >> i % 4 * 8 & 255, signs = w.q[i / 4 * 2 + 1] >> i % 4 * 7 & 127;
-            put_eight(t.q, 2 * i, iq2xxs_grid[index], complete_signs(signs));
+            put_eight(t.q, 2 * i, grid[index], complete_signs(signs));
         }
         const float d = half_bits_to_float(w.d) * 0.125f;
         t.scale[0] = d * odd_scale(w.q.y >> 28);
@@ -28,7 +30,9 @@ struct iq2_xxs : block64<block_iq2_xxs, 32> {
         return t;
     }
 
-    STRATA_DEVICE float dot(const weights & w, const activation & a, float sum, uint32_t p) { return dot_unpacked(unpack(w, p), a, sum); }
+    STRATA_DEVICE float dot(const weights & w, const activation & a, float sum, uint32_t p, const entry * grid) {
+        return dot_unpacked(unpack(w, p, grid), a, sum);
+    }
 };
 
 }  // namespace strata

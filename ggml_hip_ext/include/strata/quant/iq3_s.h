@@ -5,7 +5,7 @@
 
 namespace strata {
 
-struct iq3_s : block64<block_iq3_s, 32> {
+struct iq3_s : block64<block_iq3_s, 32>, with_grid<uint32_t, 512> {
     struct weights {
         uint4v q;
         uint2v signs;
@@ -20,12 +20,14 @@ struct iq3_s : block64<block_iq3_s, 32> {
                 strata::load<uint8_t>(row, offset + part, 106)};
     }
 
-    STRATA_DEVICE tile_piece unpack(const weights & w, uint32_t) {
+    STRATA_DEVICE const entry * whole_grid() { return iq3s_grid; }
+
+    STRATA_DEVICE tile_piece unpack(const weights & w, uint32_t, const entry * grid = whole_grid()) {
         tile_piece t;
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) {
             const uint32_t index = (w.q[i / 4] >> i % 4 * 8 & 255) | (w.high >> i & 1) << 8;
-            t.q[i / 4][i % 4] = apply_signs(iq3s_grid[index], w.signs[i / 8] >> i % 8 * 4);
+            t.q[i / 4][i % 4] = apply_signs(grid[index], w.signs[i / 8] >> i % 8 * 4);
         }
         const float d = half_bits_to_float(w.d);
         t.scale[0] = d * odd_scale(w.scales);
@@ -33,7 +35,9 @@ struct iq3_s : block64<block_iq3_s, 32> {
         return t;
     }
 
-    STRATA_DEVICE float dot(const weights & w, const activation & a, float sum, uint32_t p) { return dot_unpacked(unpack(w, p), a, sum); }
+    STRATA_DEVICE float dot(const weights & w, const activation & a, float sum, uint32_t p, const entry * grid) {
+        return dot_unpacked(unpack(w, p, grid), a, sum);
+    }
 };
 
 }  // namespace strata

@@ -5,7 +5,7 @@
 
 namespace strata {
 
-struct iq3_xxs : block64<block_iq3_xxs, 32> {
+struct iq3_xxs : block64<block_iq3_xxs, 32>, with_grid<uint32_t, 256> {
     struct weights {
         uint4v q;
         uint2v scales_and_signs;
@@ -17,13 +17,15 @@ struct iq3_xxs : block64<block_iq3_xxs, 32> {
                 strata::load<uint16_t>(row, offset)};
     }
 
-    STRATA_DEVICE tile_piece unpack(const weights & w, uint32_t) {
+    STRATA_DEVICE const entry * whole_grid() { return iq3xxs_grid; }
+
+    STRATA_DEVICE tile_piece unpack(const weights & w, uint32_t, const entry * grid = whole_grid()) {
         tile_piece t;
 #pragma unroll
         for (uint32_t i = 0; i < 8; ++i) {
             const uint32_t signs = complete_signs(w.scales_and_signs[i / 4] >> i % 4 * 7 & 127), two = w.q[i / 2] >> i % 2 * 16;
-            t.q[i / 2][i % 2 * 2] = apply_signs(iq3xxs_grid[two & 255], signs);
-            t.q[i / 2][i % 2 * 2 + 1] = apply_signs(iq3xxs_grid[two >> 8 & 255], signs >> 4);
+            t.q[i / 2][i % 2 * 2] = apply_signs(grid[two & 255], signs);
+            t.q[i / 2][i % 2 * 2 + 1] = apply_signs(grid[two >> 8 & 255], signs >> 4);
         }
         const float d = half_bits_to_float(w.d) * 0.25f;
         t.scale[0] = d * odd_scale(w.scales_and_signs.x >> 28);
@@ -31,7 +33,9 @@ struct iq3_xxs : block64<block_iq3_xxs, 32> {
         return t;
     }
 
-    STRATA_DEVICE float dot(const weights & w, const activation & a, float sum, uint32_t p) { return dot_unpacked(unpack(w, p), a, sum); }
+    STRATA_DEVICE float dot(const weights & w, const activation & a, float sum, uint32_t p, const entry * grid) {
+        return dot_unpacked(unpack(w, p, grid), a, sum);
+    }
 };
 
 }  // namespace strata

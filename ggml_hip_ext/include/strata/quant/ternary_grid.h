@@ -6,9 +6,8 @@
 
 namespace strata {
 
-/// Puts eight weights 8 value + 1 (or - 1 if `negative`) at words w, w + 1 of a piece.
-STRATA_DEVICE void put_eight_ternary(uint4v (&q)[4], uint32_t w, uint32_t index, bool negative) {
-    const uint32_t grid = iq1s_grid_gpu[index];   // eight nibbles value + 1: elements 0-3 low, 4-7 high
+/// Puts eight weights 8 value + 1 (or - 1 if `negative`) at words w, w + 1 of a piece. `grid`: eight nibbles value + 1, elements 0-3 low, 4-7 high.
+STRATA_DEVICE void put_eight_ternary(uint4v (&q)[4], uint32_t w, uint32_t grid, bool negative) {
     const uint32_t bias = negative ? 0x09090909u : 0x07070707u;
     const auto eighths = [&](uint32_t eight_times) { return ((eight_times | 0x80808080u) - bias) ^ 0x80808080u; };
     q[w / 4][w % 4] = eighths(grid << 3 & 0x78787878u);
