@@ -63,6 +63,14 @@ STRATA_KERNEL(32) void neighbour(args a) {
     data[block_x() * 32 + i] = seen;
 }
 
+/// Workgroups of one work-item read and write halves of the same dwords. way 0: each its own, 1: all read both, 2: all read and write the first.
+STRATA_KERNEL(1) void halves(args a) {
+    auto * half = (volatile uint16_t *) a.data;
+    const uint32_t own = a.way == 2 ? 0 : block_x();
+    const uint16_t seen = a.way == 1 ? half[block_x() ^ 1] + half[block_x()] : half[own];
+    half[own] = seen + 1;
+}
+
 STRATA_KERNEL(32) void count(args a) {
     if (a.way == 0) __atomic_fetch_add(a.data, 1u, __ATOMIC_RELAXED);
     else if (thread_x() == 0) *(volatile uint32_t *) a.data = *(volatile uint32_t *) a.data + 1;
@@ -103,6 +111,11 @@ def test_workgroups_write(hip, way, faulty):
 @pytest.mark.parametrize("way, faulty", [(0, False), (1, True)])
 def test_workgroups_read_and_write(hip, way, faulty):
     assert bool(run(hip, "neighbour", way, 4, 32)) == faulty
+
+
+@pytest.mark.parametrize("way, faulty", [(0, False), (1, True), (2, True)])
+def test_workgroups_share_a_dword(hip, way, faulty):
+    assert bool(run(hip, "halves", way, 4, 1)) == faulty
 
 
 @pytest.mark.parametrize("way, faulty", [(0, False), (1, True)])

@@ -1,7 +1,8 @@
 // race: two parties touch the same byte, at least one writing, and nothing orders them: waves of a workgroup in LDS between two
 // barriers; workgroups of a launch in device memory, unless both accesses are atomic (loads and stores with GLC count as such where
 // the instruction can show it). Two stores of the same value do no harm, and kernels do that on purpose where threads are left over:
-// they are not told. A cell remembers, for each dword, the last writer and the last reader of its bytes.
+// they are not told. A cell remembers, for each dword, the last writer and the last reader of its bytes, and which of them others have read
+// too; bytes that another reader alone has read are forgotten, so that neighbours who share a dword are not taken for each other.
 #include "race_grid.h"
 #include "report.h"
 #include "state.h"
@@ -16,20 +17,21 @@ namespace strata::emulator {
 
 namespace {
 
-// access_cell::state: epoch 13 | several readers 1 | reader 20 | its bytes 4 | writer 20 | its bytes 4 | writer is atomic 1 | spare 1
-constexpr unsigned party_bits = 20, epoch_bits = 13;
+// access_cell::state: epoch 13 | bytes with several readers 4 | reader 19 | bytes that it has read, and those 4 | writer 19 | its bytes 4 |
+// writer is atomic 1. A workgroup's number is cut to 19 bits.
+constexpr unsigned party_bits = 19, epoch_bits = 13;
 constexpr uint64_t party_mask = (1u << party_bits) - 1;
 
 struct cell_view {
-    uint32_t epoch, reader, writer, reader_bytes, writer_bytes;
-    bool several, atomic;
+    uint32_t epoch, several, reader, reader_bytes, writer, writer_bytes;
+    bool atomic;
 
     explicit cell_view(uint64_t s)
-        : epoch(uint32_t(s >> 51)), reader(uint32_t(s >> 30 & party_mask)), writer(uint32_t(s >> 6 & party_mask)),
-          reader_bytes(uint32_t(s >> 26 & 15)), writer_bytes(uint32_t(s >> 2 & 15)), several(s >> 50 & 1), atomic(s >> 1 & 1) {}
+        : epoch(uint32_t(s >> 51)), several(uint32_t(s >> 47 & 15)), reader(uint32_t(s >> 28 & party_mask)), reader_bytes(uint32_t(s >> 24 & 15)),
+          writer(uint32_t(s >> 5 & party_mask)), writer_bytes(uint32_t(s >> 1 & 15)), atomic(s & 1) {}
     uint64_t packed() const {
-        return uint64_t(epoch) << 51 | uint64_t(several) << 50 | uint64_t(reader) << 30 | uint64_t(reader_bytes) << 26 |
-               uint64_t(writer) << 6 | uint64_t(writer_bytes) << 2 | uint64_t(atomic) << 1;
+        return uint64_t(epoch) << 51 | uint64_t(several) << 47 | uint64_t(reader) << 28 | uint64_t(reader_bytes) << 24 | uint64_t(writer) << 5 |
+               uint64_t(writer_bytes) << 1 | uint64_t(atomic);
     }
 };
 
@@ -59,7 +61,7 @@ bool touch(access_cell & cell, const party & p, uint32_t bytes, conflict & c) {
             v.epoch = p.epoch;
         }
         const bool beside_writer = v.writer_bytes & bytes && v.writer != p.me && !(p.atomic && v.atomic) && !p.same_value;
-        const bool beside_reader = p.write && v.reader_bytes & bytes && (v.reader != p.me || v.several);
+        const bool beside_reader = p.write && bytes & (v.reader == p.me ? v.several : v.reader_bytes);
         if (beside_writer || beside_reader) {
             c.other = beside_writer ? v.writer : v.reader;
             c.other_pc = beside_writer ? cell.writer_pc : cell.reader_pc;
@@ -70,9 +72,12 @@ bool touch(access_cell & cell, const party & p, uint32_t bytes, conflict & c) {
             v.atomic = p.atomic && (v.writer != p.me || v.atomic || v.writer_bytes == bytes);
             v.writer = p.me;
         } else if (!p.atomic) {
-            v.several |= v.reader_bytes && v.reader != p.me;
+            if (v.reader != p.me) {
+                v.several |= v.reader_bytes & bytes;
+                v.reader_bytes = v.several;
+                v.reader = p.me;
+            }
             v.reader_bytes |= bytes;
-            v.reader = p.me;
         }
         const uint64_t now = v.packed();
         if (now == old || state.compare_exchange_weak(old, now, std::memory_order_relaxed)) {
