@@ -1,5 +1,5 @@
-// Two products of one column of activations and the gated unit of them: gate, up and GLU of a feed-forward network in one launch, dense or of
-// experts, or of experts and the one that all tokens share. Each product is summed as the mat-vec does alone.
+// Two products of one to eight columns of activations and the gated unit of them: gate, up and GLU of a feed-forward network in one launch,
+// dense or of experts (one column each), or of experts and the one that all tokens share. Each product is summed as the mat-vec does alone.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -57,7 +57,7 @@ bool guard(const fusion_target & target, const fusion_match & match) {
         }
     }
     return of.gate->op == GGML_OP_MUL_MAT_ID ? expert_product_is_mat_vec(target.caps, of.gate)
-                                             : ggml_nrows(x) == 1 && w->ne[2] == 1 && w->ne[3] == 1;
+                                             : x->ne[1] <= max_mat_vec_columns && ggml_n_dims(x) <= 2 && w->ne[2] == 1 && w->ne[3] == 1;
 }
 
 expert_bias bias_of(const ggml_tensor * table) { return {table->data, table->nb[1]}; }
@@ -69,13 +69,15 @@ void launch(planner & plan, const fusion_match & match, expert_bias bias, expert
     const ggml_tensor * w = of.gate->src[0];
     const ggml_tensor * glu = match.nodes.back();
     const quantized_activations q = plan_quantize(plan, of.gate->src[1]);
-    const uint32_t rows = uint32_t(w->ne[1]), matrices = uint32_t(ggml_nrows(glu));
+    const bool experts = of.gate->op == GGML_OP_MUL_MAT_ID;
+    const uint32_t columns = experts ? 1 : uint32_t(ggml_nrows(glu));
+    const uint32_t rows = uint32_t(w->ne[1]), matrices = uint32_t(ggml_nrows(glu)) / columns;
 
     mul_mat_glu_args args = {};
     args.product = {w->data, q.values, q.meta, static_cast<float *>(glu->data),
                     {w->nb[2], 0, make_divisor(1), make_divisor(1), make_divisor(1)},
-                    uint32_t(w->nb[1]), rows, 1, uint32_t(w->ne[0]), {}, {}};
-    if (of.gate->op == GGML_OP_MUL_MAT_ID) {
+                    uint32_t(w->nb[1]), rows, columns, uint32_t(w->ne[0]), {}, {}};
+    if (experts) {
         args.product.experts = choice_of_experts(of.gate);
     }
     args.up = of.up->src[0]->data;
@@ -93,6 +95,11 @@ void launch(planner & plan, const fusion_match & match, expert_bias bias, expert
     const uint32_t most_rows = std::max(rows, args.shared.rows), layers = shared ? matrices + 1 : matrices;
 
     const std::string type = weight_name(w->type), family = "mul_mat_vec_" + type;
+    if (columns > 1) {
+        const std::string kernel = "mul_mat_vec_glu_" + type + "_c" + std::to_string(columns);
+        plan.launch(family.c_str(), kernel.c_str(), {tiles(rows, 4)}, {128}, args);
+        return;
+    }
     if (rows % 32 == 0 && args.shared.rows % 32 == 0 && plan.quantizes_result("glu_q8_1", glu) &&
         (!shared || plan.quantizes_result("glu_q8_1", shared_glu))) {
         const quantized_activations result = room_for_quantized(plan, glu);

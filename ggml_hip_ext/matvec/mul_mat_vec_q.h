@@ -240,6 +240,30 @@ STRATA_DEVICE void mul_mat_vec_glu_q8_1(const mul_mat_glu_args & args) {
     }
 }
 
+/// A gated unit of two to eight columns: a wave has a row of both matrices. Grid: groups of 4 rows.
+template <class Type, uint32_t Columns>
+STRATA_DEVICE void mul_mat_vec_glu_columns(const mul_mat_glu_args & args) {
+    constexpr uint32_t results = next_power_of_two(2 * Columns), lanes_per_result = wave_size / results;
+    const auto grid = grid_copy<Type, mul_mat_vec_waves * wave_size>::ask();
+    const mul_mat_q_args & a = args.product;
+    const uint32_t row = uniform(block_x() * mul_mat_vec_waves + thread_x() / wave_size);
+    if (!has_grid<Type> && row >= a.rows) {
+        return;
+    }
+    const uint64_t offset = static_cast<uint64_t>(smaller(row, a.rows - 1)) * a.stride1;
+    const char * const weights[2] = {static_cast<const char *>(a.weights) + offset, static_cast<const char *>(args.up) + offset};
+    const matrix_place at = {0, static_cast<const char *>(a.values), static_cast<const char *>(a.meta), a.dst, 0};
+    float sums[results] = {};
+    multiply<Type, Columns>(weights, at, a.k, sums, [&] { grid.put(); });
+
+    const float mine = wave_sums(sums), other = lane_xor<lanes_per_result>(mine);   // a column's result of `weights` lies before that of `up`
+    const float value = glu(args.kind, mine, other, args.alpha, args.limit);
+    const uint32_t c = lane_id() / (2 * lanes_per_result);
+    if (lane_id() % (2 * lanes_per_result) == 0 && c < Columns && row < a.rows) {
+        a.dst[static_cast<uint64_t>(c) * a.rows + row] = value;
+    }
+}
+
 /// The end of a mixture of experts, a token's: a wave a product of the workgroup's rows, and one for the gate; then each row is added up.
 /// Grid: groups of expert_output_rows rows; workgroups of used + 2 waves.
 template <class Type>
@@ -329,7 +353,7 @@ STRATA_DEVICE void mul_mat_vec_group_q(const mul_mat_group_args & a) {
 }  // namespace strata
 
 // Kernels mul_mat_vec_<type>_c<columns>_r<rows a wave>, mul_mat_vec_glu_<type>_r<rows of each matrix a wave>,
-// mul_mat_vec_glu_<type>_q8_1, mul_mat_vec_group_<type>_r<rows a wave>, mul_mat_vec_quantize_<type>_c<columns>, mul_mat_vec_experts_<type>.
+// mul_mat_vec_glu_<type>_q8_1, mul_mat_vec_glu_<type>_c<columns>, mul_mat_vec_group_<type>_r<rows a wave>, mul_mat_vec_quantize_<type>_c<columns>, mul_mat_vec_experts_<type>.
 #define STRATA_MUL_MAT_VEC_Q(type, columns, rows)                                             \
     STRATA_KERNEL(128) void mul_mat_vec_##type##_c##columns##_r##rows(strata::mul_mat_q_args a) { \
         strata::mul_mat_vec_q<strata::type, columns, rows>(a);                                \
@@ -341,6 +365,10 @@ STRATA_DEVICE void mul_mat_vec_group_q(const mul_mat_group_args & a) {
 #define STRATA_MUL_MAT_VEC_GLU_Q8_1(type)                                                     \
     STRATA_KERNEL(512) void mul_mat_vec_glu_##type##_q8_1(strata::mul_mat_glu_args a) {       \
         strata::mul_mat_vec_glu_q8_1<strata::type>(a);                                        \
+    }
+#define STRATA_MUL_MAT_VEC_GLU_COLUMNS(type, columns)                                         \
+    STRATA_KERNEL(128) void mul_mat_vec_glu_##type##_c##columns(strata::mul_mat_glu_args a) { \
+        strata::mul_mat_vec_glu_columns<strata::type, columns>(a);                            \
     }
 #define STRATA_MUL_MAT_VEC_GROUP_Q(type, rows)                                                \
     STRATA_KERNEL(128) void mul_mat_vec_group_##type##_r##rows(strata::mul_mat_group_args a) { \
@@ -367,6 +395,13 @@ STRATA_DEVICE void mul_mat_vec_group_q(const mul_mat_group_args & a) {
     STRATA_MUL_MAT_VEC_GROUP_Q(type, 1)    \
     STRATA_MUL_MAT_VEC_GROUP_Q(type, 4)    \
     STRATA_MUL_MAT_VEC_GLU_Q8_1(type)      \
+    STRATA_MUL_MAT_VEC_GLU_COLUMNS(type, 2) \
+    STRATA_MUL_MAT_VEC_GLU_COLUMNS(type, 3) \
+    STRATA_MUL_MAT_VEC_GLU_COLUMNS(type, 4) \
+    STRATA_MUL_MAT_VEC_GLU_COLUMNS(type, 5) \
+    STRATA_MUL_MAT_VEC_GLU_COLUMNS(type, 6) \
+    STRATA_MUL_MAT_VEC_GLU_COLUMNS(type, 7) \
+    STRATA_MUL_MAT_VEC_GLU_COLUMNS(type, 8) \
     STRATA_MUL_MAT_VEC_GLU_Q(type, 1)      \
     STRATA_MUL_MAT_VEC_GLU_Q(type, 2)      \
     STRATA_MUL_MAT_VEC_Q(type, 1, 1)       \

@@ -432,6 +432,12 @@ def cases():
         yield (f"glu-{kind}", glu_of_products, [blocks(kind, rows, k), blocks(kind, rows, k), normal(k)], {"mul_mat_glu": 1})
         yield (f"glu-of-experts-{kind}", glu_of_experts, [blocks(kind, 6, rows, k), blocks(kind, 6, rows, k), normal(2, k), experts(6, 2, 3)],
                {"mul_mat_id_glu": 1})
+        n = 2 + i % 7
+        yield (f"glu-{kind}-{n}-columns", glu_of_products, [blocks(kind, rows, k), blocks(kind, rows, k), normal(n, k)], {"mul_mat_glu": 1})
+    for n in range(2, 9):
+        for kind in ("q8_0", "q6_K", "iq3_xxs"):
+            yield (f"glu-of-{n}-columns-{kind}", glu_of_products, [blocks(kind, 34, 256), blocks(kind, 34, 256), normal(n, 256)], {"mul_mat_glu": 1})
+    yield "glu-of-9-columns", glu_of_products, [quantized("q8_0", 34, 256), quantized("q8_0", 34, 256), normal(9, 256)], {"shared_q8_1": 1}
     for kind in ("reglu", "geglu", "geglu_erf", "geglu_quick"):
         yield (f"glu-{kind}", lambda g, a, b, x, kind=kind: glu_of_products(g, a, b, x, kind),
                [quantized("q8_0", 7, 64), quantized("q8_0", 7, 64), normal(64)], {"mul_mat_glu": 1})

@@ -23,7 +23,7 @@ struct shared_expert {
     uint32_t layer;                    ///< of the grid in z: behind those of the chosen experts
 };
 
-/// dst = glu(weights * x, up * x) for one column of activations a matrix.
+/// dst = glu(weights * x, up * x) for one column of activations a matrix, or for two to eight of one.
 struct mul_mat_glu_args {
     mul_mat_q_args product;            ///< of the matrix that is activated; dst is that of the whole
     const void * up;                   ///< the other matrix, of the same type, shape and strides
