@@ -1,4 +1,4 @@
-// J of the tile kernels: for experts from tables, for dense products by rule.
+// J of the tile kernels: for experts from tables, for dense products by the tiles that a workgroup processor gets.
 #include "ops/tile_columns.h"
 
 #include <algorithm>
@@ -35,10 +35,9 @@ struct tile_range {
 };
 constexpr double any = 1e30;
 
-/// Types that tile_columns.inc does not have: a peer's measurements on this chip.
-constexpr tile_range small_blocks[] = {{12, 16}, {64, 48}, {any, 128}};                        // blocks of up to 128
-constexpr tile_range large_blocks[] = {{12, 16}, {24, 32}, {48, 48}, {64, 32}, {any, 128}};    // blocks of 256
-constexpr tile_range halves[] = {{16, 16}, {any, 64}};                                         // f16, bf16
+/// Quantized types that tile_columns.inc does not have: what was found for most of those that it has.
+constexpr tile_range others[] = {{20, 16}, {any, 32}};
+constexpr tile_range halves[] = {{16, 16}, {any, 64}};   // f16, bf16: a peer's measurements on this chip
 
 template <std::size_t N>
 uint32_t find_range(const tile_range (&ranges)[N], double rows_an_expert) {
@@ -47,6 +46,26 @@ uint32_t find_range(const tile_range (&ranges)[N], double rows_an_expert) {
         ++i;
     }
     return ranges[i].columns;
+}
+
+/// J by what the busiest workgroup processor has to do: the tiles that come to it when they are dealt out in turn, each of which takes as long as
+/// its columns and what its rows cost whatever the columns (decoding the weights, loads, barriers). How many of them run at a time matters less: they
+/// share the vector units. A narrower tile must save a sixteenth, because it reads the weights more often.
+template <std::size_t N>
+uint32_t least_turns(const uint32_t (&kernels)[N], const device_caps & caps, int64_t rows, int64_t columns, int64_t matrices) {
+    constexpr int64_t rows_cost = 16;   // in columns: fits the modelled times of tiles of q4_K, q6_K and iq2_s in grids of 4 to 512
+    const int64_t processors = std::max<int64_t>(1, caps.compute_units / 2);
+    uint32_t best = 0;
+    int64_t least = 0;
+    for (std::size_t i = N; i-- > 0;) {
+        const int64_t turns = (int64_t(tiles(rows, 128)) * tiles(columns, kernels[i]) * matrices + processors - 1) / processors;
+        const int64_t cost = turns * (kernels[i] + rows_cost);
+        if (best == 0 || cost * 16 < least * 15) {
+            best = kernels[i];
+            least = cost;
+        }
+    }
+    return best;
 }
 
 }  // namespace
@@ -66,7 +85,7 @@ uint32_t expert_tile_columns(ggml_type weights, double rows_an_expert) {
         case GGML_TYPE_F32: return 64;
         case GGML_TYPE_F16:
         case GGML_TYPE_BF16: return find_range(halves, rows_an_expert);
-        default: return ggml_blck_size(weights) >= 256 ? find_range(large_blocks, rows_an_expert) : find_range(small_blocks, rows_an_expert);
+        default: return find_range(others, rows_an_expert);
     }
 }
 
@@ -74,15 +93,10 @@ uint32_t dense_tile_columns(const device_caps & caps, ggml_type weights, int64_t
     if (const uint32_t forced_ones = forced_columns(weights)) {
         return forced_ones;
     }
-    if (!ggml_is_quantized(weights)) {
-        return weights != GGML_TYPE_F32 && columns <= 16 ? 16 : 64;
+    if (weights == GGML_TYPE_F32) {
+        return 64;
     }
-    // The smallest that holds them all, up to 64. Beyond, 128 where it keeps the device busy and wastes little.
-    if (columns <= 64) {
-        return columns <= 16 ? 16 : columns <= 32 ? 32 : columns <= 48 ? 48 : 64;
-    }
-    const bool busy = int64_t(tiles(rows, 128)) * tiles(columns, 128) * matrices >= caps.compute_units;
-    return busy && (columns > 512 || tiles(columns, 64) % 2 == 0) ? 128 : 64;
+    return ggml_is_quantized(weights) ? least_turns(quantized_kernels, caps, rows, columns, matrices) : least_turns(half_kernels, caps, rows, columns, matrices);
 }
 
 bool force_tile_columns(uint32_t columns) {

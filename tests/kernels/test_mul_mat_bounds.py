@@ -77,7 +77,7 @@ def test_quantized_mat_vec(type):
 
 @pytest.mark.parametrize("type", BLOCKS)
 def test_quantized_tiles(type):
-    for tile in (16, 32, 64, 128):
+    for tile in (16, 32, 48, 64, 128):
         for rows in (1, 33, 129):
             for columns in (1, tile - 1, tile + 1):
                 for k in lengths(type):

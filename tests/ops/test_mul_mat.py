@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from support.fusions import compute
-from support.ggml import TYPES, counter, lib
+from support.ggml import TYPES, counter, lib, plugin
 from support.ops import Graph, Quantized, new_rng, nmse, random_blocks, refusal_of, run_op
-from support.products import ALL, BLOCKS, BOUND, FLOATS, assert_product, q8_1, rounded, weights
+from support.products import ALL, BLOCKS, BOUND, FLOATS, assert_product, q8_1, rounded, tile_widths, tiles_of, weights
 from support.values import typed
 
 # What differs between types is how a piece is decoded; tests of strides and batches take these, and all of them in a full run.
@@ -40,8 +40,20 @@ def test_columns(type):
     """Every number of columns that has a kernel of its own, and both sides of every tile's edge."""
     rng = new_rng()
     k = 96 if type in FLOATS else BLOCKS[type] * 3
-    for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 257):
+    for n in (1, 2, 3, 4, 5, 6, 7, 8, 9):
         check(rng, type, 37, n, k)
+    for width in tile_widths(type):
+        with tiles_of(width):
+            for n in (width - 1, width, width + 1):
+                check(rng, type, 37, n, k)
+
+
+@pytest.mark.parametrize("type, rows, columns, width", [
+    ("q4_K", 512, 16, 16), ("q4_K", 512, 64, 16), ("q4_K", 512, 128, 32), ("q4_K", 512, 512, 128), ("q4_K", 2048, 64, 64), ("q4_K", 4096, 48, 48),
+    ("q4_K", 4096, 512, 128), ("q8_0", 2**30, 2**20, 128), ("f16", 512, 64, 16), ("bf16", 4096, 512, 64), ("f32", 512, 64, 64)])
+def test_width_of_dense_tiles(type, rows, columns, width):
+    """Narrow tiles where wide ones would leave processors without any."""
+    assert plugin().strata_hip_dense_tile_columns(TYPES[type], rows, columns) == width
 
 
 @pytest.mark.parametrize("type", ALL)
@@ -68,14 +80,17 @@ def test_many_rows(type):
 
 
 @pytest.mark.parametrize("type", ALL_BUT_MOST_IN_FULL[len(FLOATS):])
-def test_widest_tile(type):
-    """Enough matrices that tiles of 128 columns are used, the last ones missing; the first 64 columns alone give the same bits."""
+def test_tiles_of_matrices(type):
+    """Tiles of every width in many matrices, the last ones not full: the same bits, and those of the first 64 columns alone."""
     rng = new_rng()
     k = BLOCKS[type] * 2
     w, w_values = weights(rng, (45, 21, k), type)
     x = rng.standard_normal((45, 125, k), dtype=np.float32)
     out = run_op(lambda g, a, b: g.mul_mat(a, b), w, x)
     assert_product(out, w_values, q8_1(x))
+    for width in tile_widths(type):
+        with tiles_of(width):
+            np.testing.assert_array_equal(run_op(lambda g, a, b: g.mul_mat(a, b), w, x).view(np.uint32), out.view(np.uint32))
     narrow = run_op(lambda g, a, b: g.mul_mat(a, b), w, np.ascontiguousarray(x[:, :64]))
     np.testing.assert_array_equal(narrow.view(np.uint32), np.ascontiguousarray(out[:, :64]).view(np.uint32))
 
@@ -95,6 +110,9 @@ def test_same_bits_every_run_and_batch(type):
         whole = product(counts[0])
         for columns in counts[1:]:
             np.testing.assert_array_equal(product(columns).view(np.uint32), whole[:columns].view(np.uint32))
+    for width in tile_widths(type):
+        with tiles_of(width):
+            np.testing.assert_array_equal(product(140).view(np.uint32), whole.view(np.uint32))
 
 
 @pytest.mark.parametrize("type", [type for type in ALL_BUT_MOST_IN_FULL if type not in FLOATS])
