@@ -4,7 +4,8 @@ each node, and on this backend. Counted and modelled on the emulator.
 
     python tests/bench/bench_fusions.py [-p REGEX] [--stock FILE | --no-stock] [-o md|json]
 
-The chains are those whose bits tests/ops/test_fusions.py and test_fusions_delta_net.py compare. Time is modelled (docs/model.md), with 2 us between
+The chains are those whose bits tests/ops/test_fusions.py, test_fusions_delta_net.py and test_fusions_qwen4exp.py compare; those of gpt-oss-20b (experts with
+biases) and of qwen4exp (with the widths of llama.cpp's converter: 4 streams, 64 heads of an index, blocks of 4 keys) have theirs. Time is modelled (docs/model.md), with 2 us between
 launches.
 """
 import argparse
@@ -24,6 +25,7 @@ TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "ops")]
 
 import test_fusions as chains  # noqa: E402
+import test_fusions_qwen4exp as qwen4exp  # noqa: E402
 from strata_hip import bench_ops  # noqa: E402
 from strata_hip.calibrate import GAP_US  # noqa: E402
 from strata_hip.errors import StrataError  # noqa: E402
@@ -94,6 +96,117 @@ def gated_and_projected(g: Any, tokens: int) -> Any:
     return g.mul_mat(g.tensor("q4_K", SIZE * HEADS, WIDTH), g.reshape_2d(n, SIZE * HEADS, tokens)),
 
 
+def of(build: Callable[..., Any], *makers: Callable[[np.random.Generator], np.ndarray]) -> Callable[[Any], Any]:
+    """build(g, *inputs), the inputs made by functions of a random generator."""
+    rng = np.random.default_rng(3)
+    return lambda g: build(g, *given(g, *(make(rng) for make in makers)))
+
+
+def attention_layer(g: Any, tokens: int) -> Any:
+    """q, k and v of 16 heads, 2 of keys."""
+    rng = np.random.default_rng(3)
+    return chains.attention_of_sections(g, *given(g, *(make(rng) for make in chains.attention_numbers(16, 2, 256, 512, tokens, gates=2, positions=4))))
+
+
+def linear_projections(g: Any) -> Any:
+    """What a linear layer projects: qkv, decay and update rate, z."""
+    f32 = lambda *ne: g.tensor("f32", *ne)
+    return chains.products_and_gates(g, g.tensor("q4_K", WIDTH, 8192), g.tensor("q4_K", WIDTH, 4096), f32(WIDTH, HEADS), f32(WIDTH, HEADS),
+                                     f32(HEADS), f32(HEADS), f32(WIDTH, 1))
+
+
+def expert_ends(g: Any) -> Any:
+    """From the experts' units to the layer's result."""
+    f32 = lambda *ne: g.tensor("f32", *ne)
+    return chains.expert_output(g, g.tensor("q4_K", FF, WIDTH, EXPERTS), f32(FF, USED, 1), experts_of(g, 1), f32(1, USED, 1), f32(WIDTH, 1), f32(WIDTH, 1),
+                                g.tensor("q4_K", FF, WIDTH), f32(FF, 1))
+
+
+def expert_beginnings(g: Any) -> Any:
+    matrices = [g.tensor("q4_K", WIDTH, FF, EXPERTS) for _ in range(2)]
+    return chains.glu_of_experts_and_shared(g, *matrices, experts_of(g, 1), g.tensor("q4_K", WIDTH, FF), g.tensor("q4_K", WIDTH, FF),
+                                            g.tensor("f32", WIDTH, 1))
+
+
+def biased_experts(g: Any) -> Any:
+    """Of gpt-oss-20b: 4 of 32 experts."""
+    ids = g.tensor("i32", 4, 1, fill=chains.experts(32, 1, 4))
+    matrices = [g.tensor("mxfp4", 2880, 2880, 32) for _ in range(2)]
+    return chains.glu_of_biased_experts(g, *matrices, g.tensor("f32", 2880, 32), g.tensor("f32", 2880, 32), g.tensor("f32", 2880, 1), ids)
+
+
+def rest_cases() -> List[Chain]:
+    """Parts of those above, and what other models have."""
+    f32 = lambda g, *ne: g.tensor("f32", *ne)
+    quantized = lambda g, *ne: g.tensor("q4_K", *ne)
+    found = [
+        Chain("rms_norm_mul_add", f"{WIDTH} x 1", lambda g: chains.norm_mul_add(g, f32(g, WIDTH, 1), f32(g, WIDTH), f32(g, WIDTH, 1))),
+        Chain("rms_norm_mul_add_rms_norm_mul", f"{WIDTH} x 1", lambda g: chains.norm_add_norm(
+            g, f32(g, WIDTH, 1), f32(g, WIDTH), f32(g, WIDTH, 1), f32(g, WIDTH))),
+        Chain("rms_norm_scale", f"{SIZE} x 16", lambda g: chains.norm_scale(g, f32(g, SIZE, 16))),
+        Chain("rope_set_rows", "128 x 8 heads, 1 tok", lambda g: chains.rope_stored(
+            g, f32(g, 128, 8, 1), g.tensor("i32", 1, fill=chains.numbers(4096, 1)), g.tensor("i64", 1, fill=chains.numbers(4096, 1, np.int64)),
+            g.tensor("f16", 1024, 4096))),
+        *(Chain("rms_norm_mul_rope_set_rows_qkv", f"256 x 16 and 2 heads, {n} tok", lambda g, n=n: attention_layer(g, n)) for n in (1, 64)),
+        Chain("mul_mat_group_delta_net_gates", f"q4_K 8192, 4096 x {WIDTH}, {HEADS} heads, 1 tok", linear_projections),
+        Chain("mul_mat_id_glu_shared", f"q4_K 2 of {FF}x{WIDTH}, top-8 and shared, 1 tok", expert_beginnings),
+        Chain("expert_output", f"q4_K {WIDTH}x{FF}, top-8 and shared, 1 tok", expert_ends),
+        Chain("expert_sum_shared_gate", f"{WIDTH} x 8, 1 tok", lambda g: chains.experts_and_shared(
+            g, f32(g, WIDTH, 8, 1), f32(g, 1, 8, 1), f32(g, WIDTH, 1), f32(g, WIDTH, 1), f32(g, WIDTH, 1))),
+        Chain("shared_expert_gate_add", f"{WIDTH}, 1 tok", lambda g: chains.shared_gate_add(g, f32(g, WIDTH, 1), *(f32(g, WIDTH, 1) for _ in range(4)))),
+        Chain("mul_mat_id_add_id_glu", "mxfp4 2 of 2880x2880, top-4, 1 tok", biased_experts),
+        Chain("gated_delta_net_cpy", f"H={HEADS} S={SIZE}, 3 sequences of 1 tok", of(
+            lambda g, *inputs: Net(size=SIZE, heads=HEADS, tokens=1, sequences=3, rows=(1, 2, 3)).build(g, *inputs),
+            *(lambda rng, array=array: array for array in Net(size=SIZE, heads=HEADS, tokens=1, sequences=3, rows=(1, 2, 3)).inputs(
+                np.random.default_rng(3))))),
+        Chain("gate_q8_1, cont_sigmoid_mul", f"256 x 16 heads, q4_K {WIDTH}x4096, 1 tok", lambda g: chains.gate_then_down(
+            g, f32(g, 256, 16, 1), f32(g, 512, 16, 1), quantized(g, 4096, WIDTH))),
+        Chain("get_rows_q8_1", f"1 of 64 x {WIDTH}, q4_K 4096x{WIDTH}", lambda g: chains.rows_of_product(
+            g, f32(g, WIDTH, 64), g.tensor("i32", 1, fill=chains.numbers(64, 1)), quantized(g, WIDTH, 4096))),
+        Chain("shared_q8_1", f"q4_K 3 of 512x{WIDTH}, 64 tok", lambda g: chains.products_of_column(
+            g, *(quantized(g, WIDTH, 512) for _ in range(3)), f32(g, WIDTH, 64))),
+        Chain("shared_routing", f"q4_K 2 of {FF}x{WIDTH}, top-8, 64 tok", lambda g: chains.products_of_experts(
+            g, *(quantized(g, WIDTH, FF, EXPERTS) for _ in range(2)), f32(g, WIDTH, 64), experts_of(g, 64))),
+        Chain("ssm_conv_add_silu", "8192 channels, 1 tok", lambda g: chains.conv_bias_silu(g, f32(g, 4, 8192, 1), f32(g, 4, 8192), f32(g, 8192))),
+    ]
+    for name, build in (("sigmoid_mul", chains.sigmoid_gate), ("softplus_mul", chains.softplus_gate), ("silu_mul", chains.silu_gate)):
+        found.append(Chain(name, "4096 x 1", lambda g, build=build: build(g, f32(g, 4096, 1), f32(g, 4096, 1))))
+    return found
+
+
+def qwen4exp_cases() -> List[Chain]:
+    f32 = lambda g, *ne: g.tensor("f32", *ne)
+    streams, index_heads, members, keys = 4, 64, 4, 4096
+    blocks = keys // members
+    cells = lambda g, high, *ne: g.tensor("i32", *ne, fill=lambda rng: rng.integers(0, high, ne[::-1]).astype(np.int32))
+    combined = lambda g: (f32(g, streams, 1), f32(g, WIDTH, 1), f32(g, WIDTH, streams, 1))
+    found = [
+        Chain("sigmoid_hc_post", f"{WIDTH} x {streams}, 1 tok", lambda g: qwen4exp.post(g, *combined(g))),
+        Chain("sigmoid_hc_post_rms_norm_mul", f"{WIDTH} x {streams}, 1 tok", lambda g: qwen4exp.post_norm(g, *combined(g), f32(g, WIDTH, streams))),
+        Chain("hc_pre_q8_1", f"{WIDTH} x {streams}, q4_K 512x{WIDTH}, 1 tok", lambda g: qwen4exp.mixed_of_products(
+            g, f32(g, WIDTH, streams, 1), f32(g, WIDTH, streams, 1), g.tensor("q4_K", WIDTH, 512))),
+        Chain("scale_silu", "256 x 1", lambda g: qwen4exp.scaled_silu(g, f32(g, 256, 1))),
+        Chain("sigmoid_gated_rms_norm", f"{SIZE} x {HEADS}", lambda g: qwen4exp.sigmoid_norm(g, f32(g, SIZE, HEADS), f32(g, SIZE), f32(g, SIZE, HEADS))),
+        Chain("get_rows_block_mean", f"{keys} x 128 of f16", lambda g: qwen4exp.block_means(
+            g, g.tensor("f16", 128, keys), cells(g, keys, keys), members)),
+        Chain("slice_sum", f"{index_heads} heads, {blocks} blocks", lambda g: qwen4exp.head_sum(g, f32(g, blocks, index_heads, 1))),
+        Chain("get_rows_add_mask", f"{keys} keys", lambda g: qwen4exp.expanded(
+            g, f32(g, blocks, 1, 1), cells(g, blocks, keys), g.tensor("f16", keys, 1, fill=lambda rng: np.zeros((1, keys), np.float16)))),
+        Chain("top_k_cont", f"2048 of {keys}", lambda g: qwen4exp.top_k(g, f32(g, keys, 1), 2048)),
+        Chain("fill_set_rows_add_mask", f"2048 of {keys}", lambda g: qwen4exp.chosen_mask(
+            g, g.tensor("f16", keys, 1, fill=lambda rng: np.zeros((1, keys), np.float16)),
+            g.tensor("i32", 2048, 1, fill=lambda rng: rng.permutation(keys)[None, :2048].astype(np.int32)))),
+    ]
+    rng = np.random.default_rng(3)
+    for n in (1, 64):
+        found.append(Chain("per_layer_gate", f"{WIDTH} x {streams}, {n} tok", of(qwen4exp.per_layer_gate, *qwen4exp.gate_inputs(n, streams, WIDTH))))
+        layer = qwen4exp.PerLayer(width=WIDTH, streams=streams, tokens=n)
+        found.append(Chain("per_layer_conv", f"{WIDTH * streams} channels, 4 taps, {n} tok", of(layer.build, *layer.inputs())))
+    layer = Layer(heads=HEADS, key_heads=16, cells=2, sigmoid=True)
+    found.append(Chain("delta_net_decode", f"H={HEADS} S={SIZE}, gate's sigmoid, 1 tok", lambda g: layer.build(g, *given(g, *layer.inputs(rng)))))
+    return found
+
+
 def cases() -> List[Chain]:
     f32 = lambda g, *ne: g.tensor("f32", *ne)
     found = []
@@ -129,9 +242,11 @@ def cases() -> List[Chain]:
         name = "delta_net_decode" if each.tokens <= 8 else "ssm_conv_silu, get_rows_gated_delta_net_cpy, gated_rms_norm"
         found.append(Chain(name, f"H={HEADS} S={SIZE}, {each.tokens} tok" + (f", {each.snapshots} states kept" if each.snapshots > 1 else ""),
                            lambda g, each=each: each.build(g, *given(g, *each.inputs(rng)))))
+    wide = dataclasses.replace(layer, heads=64)
+    found.append(Chain("delta_net_decode", f"H=64 S={SIZE}, 1 tok", lambda g: wide.build(g, *given(g, *wide.inputs(rng)))))
     net = Net(size=SIZE, heads=HEADS, tokens=1)
     found.append(Chain("get_rows_gated_delta_net_cpy", f"H={HEADS} S={SIZE}, 1 tok", lambda g: net.build(g, *given(g, *net.inputs(rng)))))
-    return found
+    return found + rest_cases() + qwen4exp_cases()
 
 
 def compute(process: bench_ops.Process, build: Callable[[Any], Any], backend: Any) -> Optional[Dict[str, int]]:
