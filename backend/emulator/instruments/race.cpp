@@ -50,10 +50,11 @@ struct conflict {
     uint64_t address = 0;
 };
 
-/// Notes an access to the bytes of a dword. True if it conflicts with one that the cell remembers.
+/// Notes an access to the bytes of a dword. True if it conflicts with one that the cell remembers. `shared`: other threads use the cell too.
+template <bool shared>
 bool touch(access_cell & cell, const party & p, uint32_t bytes, conflict & c) {
     std::atomic_ref<uint64_t> state(cell.state);
-    uint64_t old = state.load(std::memory_order_relaxed);
+    uint64_t old = shared ? state.load(std::memory_order_relaxed) : cell.state;
     for (;;) {
         cell_view v(old);
         if (v.epoch != p.epoch) {
@@ -80,20 +81,51 @@ bool touch(access_cell & cell, const party & p, uint32_t bytes, conflict & c) {
             v.reader_bytes |= bytes;
         }
         const uint64_t now = v.packed();
-        if (now == old || state.compare_exchange_weak(old, now, std::memory_order_relaxed)) {
-            if (p.write) cell.writer_pc = p.pc;
-            else if (!p.atomic) cell.reader_pc = p.pc;
-            return beside_writer || beside_reader;
+        if constexpr (!shared) {
+            cell.state = now;
+        } else if (now != old && !state.compare_exchange_weak(old, now, std::memory_order_relaxed)) {
+            continue;
         }
+        if (p.write) cell.writer_pc = p.pc;
+        else if (!p.atomic) cell.reader_pc = p.pc;
+        return beside_writer || beside_reader;
     }
 }
 
+/// A load of whole dwords, which most accesses are: what touch() does, without taking states apart. The rest is left to it.
+template <bool shared>
+bool read_dword(access_cell & cell, const party & p) {
+    constexpr uint64_t all = 15;
+    constexpr uint64_t epoch_field = ~uint64_t(0) << 51, several_field = all << 47, reader_field = party_mask << 28, read_field = all << 24;
+    constexpr uint64_t written_field = all << 1;
+    const uint64_t epoch = uint64_t(p.epoch) << 51, mine = epoch | uint64_t(p.me) << 28 | read_field;
+    const uint64_t state = std::atomic_ref<uint64_t>(cell.state).load(std::memory_order_relaxed);
+    if ((state & (epoch_field | reader_field | read_field | written_field)) == mine ||
+        (state & (epoch_field | several_field | written_field)) == (epoch | several_field)) {
+        return true;   // it is known that this party reads it, or that several do
+    }
+    if constexpr (shared) {
+        return false;
+    }
+    if ((state & epoch_field) != epoch) {
+        cell.state = mine;
+    } else if ((state & (read_field | written_field)) == read_field) {
+        cell.state = mine | several_field;
+    } else {
+        return false;
+    }
+    cell.reader_pc = p.pc;
+    return true;
+}
+
 /// All bytes of one lane's access. `cells` is the cell of the dword at `address`.
+template <bool shared>
 void touch_bytes(access_cell * cells, uint64_t address, uint32_t bytes, const party & p, unsigned lane, conflict & c) {
     uint32_t left = bytes, at = uint32_t(address & 3);
+    const bool plain_read = !p.write && !p.atomic;
     for (uint64_t done = 0; left; cells++) {
         const uint32_t here = left < 4 - at ? left : 4 - at;
-        if (touch(*cells, p, ((1u << here) - 1) << at, c)) {
+        if (!(plain_read && here == 4 && read_dword<shared>(*cells, p)) && touch<shared>(*cells, p, ((1u << here) - 1) << at, c)) {
             if (!c.lanes) c.address = address + done;
             c.lanes |= 1u << lane;
         }
@@ -149,6 +181,14 @@ void check(wave & w, const probe & p, const memory_access & a, uint32_t lanes, p
     const bool plain_store = me.write && !me.atomic && p.memory.store;
     // Memory is looked at only where it is certainly there.
     const bool held = !in_lds && plain_store && a.high >= a.low && w.memory->find(a.low, a.high - a.low + a.bytes);
+    if (!in_lds) {
+        // Cells are four times what a kernel reads, so most are in no cache; an exchange waits for its cell and lets nothing overtake it.
+        const device_shadow & d = shadow_of_device;
+        for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+            const uint64_t address = a.at[0][__builtin_ctz(rest)];
+            if (address >= d.begin && address < d.end) __builtin_prefetch(d.cells + (address - d.begin) / 4, 1);
+        }
+    }
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         const unsigned lane = unsigned(__builtin_ctz(rest));
         for (unsigned n = 0; n < a.addresses; n++) {
@@ -156,12 +196,12 @@ void check(wave & w, const probe & p, const memory_access & a, uint32_t lanes, p
             if (in_lds) {
                 if (address + a.bytes > w.lds_size) continue;
                 me.same_value = plain_store && keeps_value(w, p, a, n, lane, w.lds + address);
-                touch_bytes(t.lds_cells + address / 4, address, a.bytes, me, lane, c);
+                touch_bytes<false>(t.lds_cells + address / 4, address, a.bytes, me, lane, c);
             } else {
                 const device_shadow & d = shadow_of_device;
                 if (address < d.begin || address + a.bytes > d.end) continue;
                 me.same_value = plain_store && held && keeps_value(w, p, a, n, lane, reinterpret_cast<const void *>(address));
-                touch_bytes(d.cells + (address - d.begin) / 4, address, a.bytes, me, lane, c);
+                touch_bytes<true>(d.cells + (address - d.begin) / 4, address, a.bytes, me, lane, c);
             }
         }
     }
