@@ -158,9 +158,10 @@ void plan(planner & plan, const ggml_tensor * op) {
     const uint32_t row_blocks = (rows + block_rows - 1) / block_rows;
     const uint32_t workgroups = row_blocks * args.n_head_kv * args.n_batch, compute_units = plan.caps().compute_units;
     if (family == "flash_attn_vector") {
-        // Two steps of its four waves at least; a workgroup a compute unit has enough in flight for what memory delivers.
+        // Two steps of its four waves at least, one with small heads, whose steps have twice as many keys and more; a workgroup a compute unit has
+        // enough in flight for what memory delivers.
         const uint32_t unit = 8192 / std::bit_ceil(args.k_size);
-        split_keys(args, workgroups, compute_units, unit, 2 * unit);
+        split_keys(args, workgroups, compute_units, unit, args.k_size <= 64 ? unit : 2 * unit);
     } else {
         split_keys(args, workgroups, compute_units * (family == "flash_attn_tile" ? 1 : 2), 128, 256);
     }

@@ -270,11 +270,13 @@ weight_batches batches_of(const ggml_tensor * w, const product & p) {
 
 /// STRATA_DISABLE=mul_mat_vec sends everything through tiles, which can do any number of columns. Without WMMA instructions there are tiles
 /// for f32 weights only.
-bool use_mat_vec(const planner & plan, const product & p, ggml_type weights) {
+bool use_mat_vec(const planner & plan, const product & p, ggml_type weights, int64_t rows) {
     if (!plan.caps().wmma && weights != GGML_TYPE_F32) {
         return true;
     }
-    return p.columns <= max_mat_vec_columns && !(plan.caps().wmma && plan.disabled("mul_mat_vec"));
+    // So few rows are four workgroups of a tile, each of which waits for memory alone: two groups of eight columns are done sooner.
+    const bool few_tiles = ggml_is_quantized(weights) && p.columns == 2 * max_mat_vec_columns && rows * p.channels * p.samples <= 512;
+    return (p.columns <= max_mat_vec_columns || few_tiles) && !(plan.caps().wmma && plan.disabled("mul_mat_vec"));
 }
 
 /// A mat-vec of any number of columns: calls launch(first column, columns a group, groups) for the groups of eight and for the rest.
@@ -295,7 +297,7 @@ void plan_quantized(planner & plan, const ggml_tensor * op) {
     const product p = fold(w, x, true);
     const int64_t k = w->ne[0], rows = w->ne[1];
     const uint32_t matrices = uint32_t(p.channels * p.samples);
-    if (ggml_n_dims(w) <= 2 && p.columns <= max_mat_vec_columns && use_mat_vec(plan, p, w->type) && mat_vec_quantizes(plan, w->type, x, rows, 1)) {
+    if (ggml_n_dims(w) <= 2 && p.columns <= max_mat_vec_columns && use_mat_vec(plan, p, w->type, rows) && mat_vec_quantizes(plan, w->type, x, rows, 1)) {
         plan_quantizing_mat_vec(plan, x, {op});
         return;
     }
@@ -304,7 +306,7 @@ void plan_quantized(planner & plan, const ggml_tensor * op) {
     const mul_mat_q_args args = {w->data, q.values, q.meta, static_cast<float *>(op->data), batches_of(w, p),
                                  uint32_t(w->nb[1]), uint32_t(rows), uint32_t(p.columns), uint32_t(k), {}, {}};
     const std::string type = weight_name(w->type);
-    if (use_mat_vec(plan, p, w->type)) {
+    if (use_mat_vec(plan, p, w->type, rows)) {
         for_column_groups(p.columns, [&](int64_t first, int64_t columns, uint32_t groups) {
             const uint32_t wave_rows = mat_vec_rows(w->type, rows, columns, k);
             const std::string kernel = "mul_mat_vec_" + type + "_c" + std::to_string(columns) + "_r" + std::to_string(wave_rows);
@@ -331,7 +333,7 @@ void plan_float(planner & plan, const ggml_tensor * op) {
                                  uint32_t(w->nb[1]), uint32_t(p.column_stride), uint32_t(rows), uint32_t(p.columns), uint32_t(k), {}, {}};
     const uint32_t matrices = uint32_t(p.channels * p.samples);
     const std::string types = std::string(weight_name(w->type)) + "_" + weight_name(x->type);
-    if (use_mat_vec(plan, p, w->type)) {
+    if (use_mat_vec(plan, p, w->type, rows)) {
         for_column_groups(p.columns, [&](int64_t first, int64_t columns, uint32_t groups) {
             const float_mat_vec mat_vec = find_float_mat_vec(types, rows, columns, k);
             mul_mat_f_args some = args;
