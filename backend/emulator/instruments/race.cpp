@@ -104,15 +104,21 @@ bool read_dword(access_cell & cell, const party & p) {
         (state & (epoch_field | several_field | written_field)) == (epoch | several_field)) {
         return true;   // it is known that this party reads it, or that several do
     }
-    if constexpr (shared) {
-        return false;
-    }
+    uint64_t now;
     if ((state & epoch_field) != epoch) {
-        cell.state = mine;
+        now = mine;
     } else if ((state & (read_field | written_field)) == read_field) {
-        cell.state = mine | several_field;
+        now = mine | several_field;
     } else {
         return false;
+    }
+    if constexpr (shared) {
+        uint64_t old = state;
+        if (!std::atomic_ref<uint64_t>(cell.state).compare_exchange_strong(old, now, std::memory_order_relaxed)) {
+            return false;
+        }
+    } else {
+        cell.state = now;
     }
     cell.reader_pc = p.pc;
     return true;
@@ -122,10 +128,13 @@ bool read_dword(access_cell & cell, const party & p) {
 template <bool shared>
 void touch_bytes(access_cell * cells, uint64_t address, uint32_t bytes, const party & p, unsigned lane, conflict & c) {
     uint32_t left = bytes, at = uint32_t(address & 3);
-    const bool plain_read = !p.write && !p.atomic;
-    for (uint64_t done = 0; left; cells++) {
+    uint64_t done = 0;
+    if (!p.write && !p.atomic && at == 0) {
+        for (; left >= 4 && read_dword<shared>(*cells, p); left -= 4, done += 4, cells++) {}
+    }
+    for (; left; cells++) {
         const uint32_t here = left < 4 - at ? left : 4 - at;
-        if (!(plain_read && here == 4 && read_dword<shared>(*cells, p)) && touch<shared>(*cells, p, ((1u << here) - 1) << at, c)) {
+        if (touch<shared>(*cells, p, ((1u << here) - 1) << at, c)) {
             if (!c.lanes) c.address = address + done;
             c.lanes |= 1u << lane;
         }
@@ -165,44 +174,48 @@ void report_grid_race(wave & w, const probe & p, const grid_conflict & c) {
 }
 
 bool keeps_value(const wave & w, const probe & p, const memory_access & a, unsigned n, unsigned lane, const void * there) {
-    const inst & i = p.part[0].code;
-    uint8_t data[16];
-    for (uint32_t d = 0; d < (a.bytes + 3) / 4; d++) {
-        std::memcpy(data + 4 * d, w.v + i.src[1 + n] + int(d) * row_bytes + lane * 4, 4);
+    const auto * const value = w.v + p.part[0].code.src[1 + n] + lane * 4;
+    const auto * const bytes = static_cast<const uint8_t *>(there);
+    if (a.bytes < 4) {
+        return std::memcmp(value + (p.memory.high ? 2 : 0), there, a.bytes) == 0;
     }
-    return std::memcmp(data + (p.memory.high && a.bytes < 4 ? 2 : 0), there, a.bytes) == 0;
+    for (uint32_t d = 0; d < a.bytes / 4; d++) {
+        if (std::memcmp(value + int(d) * row_bytes, bytes + 4 * d, 4) != 0) return false;
+    }
+    return true;
 }
 
 namespace {
 
-void check(wave & w, const probe & p, const memory_access & a, uint32_t lanes, party me, bool in_lds) {
-    const thread_state & t = *w.watched->thread;
+template <bool in_lds>
+void check(wave & w, const probe & p, const memory_access & a, uint32_t lanes, party me) {
+    const device_shadow d = shadow_of_device;
+    access_cell * const cells = in_lds ? w.watched->thread->lds_cells : d.cells;
+    const uint64_t begin = in_lds ? 0 : d.begin, end = in_lds ? w.lds_size : d.end;
+    const unsigned addresses = a.addresses, bytes = a.bytes;
     conflict c;
     const bool plain_store = me.write && !me.atomic && p.memory.store;
     // Memory is looked at only where it is certainly there.
-    const bool held = !in_lds && plain_store && a.high >= a.low && w.memory->find(a.low, a.high - a.low + a.bytes);
-    if (!in_lds) {
+    const bool held = plain_store && (in_lds || (a.high >= a.low && w.memory->find(a.low, a.high - a.low + bytes)));
+    if constexpr (!in_lds) {
         // Cells are four times what a kernel reads, so most are in no cache; an exchange waits for its cell and lets nothing overtake it.
-        const device_shadow & d = shadow_of_device;
         for (uint32_t rest = lanes; rest; rest &= rest - 1) {
             const uint64_t address = a.at[0][__builtin_ctz(rest)];
-            if (address >= d.begin && address < d.end) __builtin_prefetch(d.cells + (address - d.begin) / 4, 1);
+            if (address >= begin && address < end) __builtin_prefetch(cells + (address - begin) / 4, 1);
         }
     }
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         const unsigned lane = unsigned(__builtin_ctz(rest));
-        for (unsigned n = 0; n < a.addresses; n++) {
+        for (unsigned n = 0; n < addresses; n++) {
             const uint64_t address = in_lds ? uint32_t(a.at[n][lane]) : a.at[n][lane];
-            if (in_lds) {
-                if (address + a.bytes > w.lds_size) continue;
-                me.same_value = plain_store && keeps_value(w, p, a, n, lane, w.lds + address);
-                touch_bytes<false>(t.lds_cells + address / 4, address, a.bytes, me, lane, c);
-            } else {
-                const device_shadow & d = shadow_of_device;
-                if (address < d.begin || address + a.bytes > d.end) continue;
-                me.same_value = plain_store && held && keeps_value(w, p, a, n, lane, reinterpret_cast<const void *>(address));
-                touch_bytes<true>(d.cells + (address - d.begin) / 4, address, a.bytes, me, lane, c);
+            if (address < begin || address + bytes > end) continue;
+            // Both halves of a wave load the same operand of a matrix instruction: what one lane finds, the other would find too.
+            if (!me.write && lane >= 16 && lanes >> (lane - 16) & 1 && a.at[n][lane] == a.at[n][lane - 16]) {
+                c.lanes |= (c.lanes >> (lane - 16) & 1) << lane;
+                continue;
             }
+            me.same_value = held && keeps_value(w, p, a, n, lane, in_lds ? w.lds + address : reinterpret_cast<const void *>(address));
+            touch_bytes<!in_lds>(cells + (address - begin) / 4, address, bytes, me, lane, c);
         }
     }
     if (c.lanes) complain(w, p, me, c, in_lds);
@@ -222,7 +235,7 @@ void check_race(wave & w, const probe & p, const memory_access & a) {
             if (a.at[0][lane] >> 32 == lds_aperture) in_lds |= 1u << lane;
         }
     }
-    if (in_lds && t.waves > 1) check(w, p, a, in_lds, {w.index, t.lds_epoch & epoch_mask, u.store, u.atomic, p.pc}, true);
+    if (in_lds && t.waves > 1) check<true>(w, p, a, in_lds, {w.index, t.lds_epoch & epoch_mask, u.store, u.atomic, p.pc});
     if (vector_device || u.where == segment::scalar || u.where == segment::scalar_buffer) {
         if (t.order) {
             t.order->check(w, p, a, a.lanes & ~in_lds);
@@ -231,9 +244,8 @@ void check_race(wave & w, const probe & p, const memory_access & a) {
         const launch_context & context = context_of(*t.launch);
         const dim3 & grid = context.launch.grid;
         if (uint64_t(grid.x) * grid.y * grid.z < 2) return;
-        check(w, p, a, a.lanes & ~in_lds,
-              {uint32_t(t.group & party_mask), launch_epoch(*t.launch) & epoch_mask, u.store, u.atomic || u.coherent, p.pc},
-              false);
+        check<false>(w, p, a, a.lanes & ~in_lds,
+                     {uint32_t(t.group & party_mask), launch_epoch(*t.launch) & epoch_mask, u.store, u.atomic || u.coherent, p.pc});
     }
 }
 
