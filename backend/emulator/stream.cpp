@@ -160,7 +160,7 @@ fence_ptr device_queues::submit(const stream_ptr & to, work run, std::vector<fen
             // Nothing holds a copy to the host back, so it may come at once.
             const bool free = (!to->last || to->last->done) &&
                               std::all_of(after.begin(), after.end(), [](const fence_ptr & f) { return f->done; });
-            if (what && what->writes_host() && free) {
+            if (what && what->may_come_early() && free) {
                 to->wanted = done->number;
             }
             to->unobserved.emplace_back(done, after);

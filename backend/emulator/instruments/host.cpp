@@ -17,11 +17,14 @@
 
 namespace strata::emulator {
 
-bool footprint::writes_host() const {
+bool footprint::may_come_early() const {
+    bool writes = false;
     for (const range & r : ranges) {
-        if (r.host_visible && r.how == use::writes) return true;
+        if (!r.host_visible) continue;
+        if (r.how != use::writes) return false;
+        writes = true;
     }
-    return false;
+    return writes;
 }
 
 namespace {

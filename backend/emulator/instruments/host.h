@@ -25,7 +25,8 @@ struct footprint {
     };
     std::vector<range> ranges;
     std::string what;  ///< "hipMemcpyAsync", "kernel k", "hipGraphLaunch"
-    bool writes_host() const;
+    /// True if the host sees what it writes and it takes nothing from the host: a copy to it, or a graph of such and of work on the device.
+    bool may_come_early() const;
 };
 using footprint_ptr = std::shared_ptr<footprint>;
 
