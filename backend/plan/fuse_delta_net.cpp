@@ -74,10 +74,7 @@ bool find_gates(const graph_index & graph, const ggml_tensor * last, fusion_matc
     match.written = {decay.nodes.back(), beta.nodes.back()};
     match.taken = decay.taken;
     match.taken.insert(match.taken.end(), beta.taken.begin(), beta.taken.end());
-    for (const ggml_tensor * node : match.nodes) {
-        match.taken.push_back(graph.find(node));
-    }
-    return std::find(match.taken.begin(), match.taken.end(), -1) == match.taken.end();
+    return add_places(graph, match);
 }
 
 bool gates_guard(const fusion_target & target, const fusion_match & match) {

@@ -30,8 +30,6 @@ enum : int {
 
 constexpr int kept_taps = int(delta_net_taps) - 1;
 
-bool is(const ggml_tensor * t, ggml_op op) { return t != nullptr && t->op == op; }
-
 /// Nodes from the last one back to where q or k begins: SCALE(RMS_NORM(view)), and a REPEAT where neighbouring heads share a key.
 struct key_chain {
     const ggml_tensor * repeat = nullptr;
@@ -140,40 +138,18 @@ bool find(const graph_index & graph, const ggml_tensor * last, fusion_match & ma
     match.operands = {c.inputs->src[0], c.states->src[0], c.inputs->src[1], c.concat->src[1], c.conv->src[1],
                       c.delta->src[3], c.delta->src[4], c.product->src[1], c.gate->src[0]};
     // The state's copy, and then those of the convolution's input.
-    const int end = graph.find(last), begin = graph.find(c.concat);
     for (const ggml_tensor * source : {c.delta, c.concat}) {
-        for (int i = std::max(begin, 0); i < end; ++i) {
-            if (keeps_window(graph.graph->nodes[i], source)) {
-                take_copy(graph, graph.graph->nodes[i], match);
-            }
-        }
+        take_copies(graph, source, c.concat, last, match);
     }
     match.written.push_back(last);
-    for (const ggml_tensor * node : match.nodes) {
-        taken.push_back(graph.find(node));
-    }
-    if (std::find(taken.begin(), taken.end(), -1) != taken.end()) {
+    if (!add_places(graph, match)) {
         return false;
     }
-    std::sort(match.nodes.begin(), match.nodes.end(),
-              [&](const ggml_tensor * a, const ggml_tensor * b) { return graph.find(a) < graph.find(b); });
+    sort_nodes(graph, match);
     return true;
 }
 
 // --- the guard
-
-/// f32 rows, contiguous each, of this shape; dimensions that are not given are 1.
-bool has_shape(const ggml_tensor * t, std::initializer_list<int64_t> shape) {
-    if (!is_f32_rows(t)) {
-        return false;
-    }
-    for (int i = 0; i < GGML_MAX_DIMS; ++i) {
-        if (t->ne[i] != (std::size_t(i) < shape.size() ? shape.begin()[i] : 1)) {
-            return false;
-        }
-    }
-    return true;
-}
 
 /// A view of the convolution's result: one head after another, those of a token `channels` numbers apart.
 bool is_part_of_channels(const chain & c, const ggml_tensor * view, int64_t heads) {

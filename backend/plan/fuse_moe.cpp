@@ -99,10 +99,7 @@ bool find_router(const graph_index & graph, const ggml_tensor * last, fusion_mat
         }
     }
     match.written = {argsort, last};
-    for (const ggml_tensor * node : match.nodes) {
-        match.taken.push_back(graph.find(node));
-    }
-    return std::find(match.taken.begin(), match.taken.end(), -1) == match.taken.end();
+    return add_places(graph, match);
 }
 
 bool router_guard(const fusion_target & target, const fusion_match & match) {
@@ -170,10 +167,7 @@ bool find_expert_sum(const graph_index & graph, const ggml_tensor * last, fusion
     match.nodes.insert(match.nodes.end(), adds.rbegin(), adds.rend());
     match.operands = {product->src[0], product->src[1]};
     match.written = {last};
-    for (const ggml_tensor * node : match.nodes) {
-        match.taken.push_back(graph.find(node));
-    }
-    return std::find(match.taken.begin(), match.taken.end(), -1) == match.taken.end();
+    return add_places(graph, match);
 }
 
 /// `sum` is that of these experts, whose products with their weights are `product`.

@@ -1,7 +1,6 @@
 // Per-layer embeddings (qwen4exp): the gate of the value that is looked up, and the dilated convolution that is made of copies of shifted views,
 // with the way of its states from and to the cache.
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include "ops/mul_mat.h"
@@ -15,14 +14,6 @@ namespace strata {
 namespace {
 
 constexpr int64_t limit = int64_t(1) << 31;
-
-float parameter(const ggml_tensor * node, int at) {
-    float value;
-    std::memcpy(&value, node->op_params + at, sizeof(value));
-    return value;
-}
-
-bool is(const ggml_tensor * t, ggml_op op) { return t != nullptr && t->op == op; }
 
 // --- the gate
 
@@ -216,36 +207,16 @@ bool find(const graph_index & graph, const ggml_tensor * last, fusion_match & ma
     }
     match.nodes = c.nodes;
     match.operands = {c.gather->src[0], c.gather->src[1], c.concat->src[1], c.weights, c.other};
-    for (int i = std::max(graph.find(c.concat), 0), end = graph.find(last); i < end; ++i) {
-        if (keeps_window(graph.graph->nodes[i], c.concat)) {
-            take_copy(graph, graph.graph->nodes[i], match);
-        }
-    }
+    take_copies(graph, c.concat, c.concat, last, match);
     match.nodes.push_back(last);
     match.written.push_back(last);
-    for (const std::vector<const ggml_tensor *> & list : {match.nodes, c.views}) {
-        for (const ggml_tensor * each : list) {
-            match.taken.push_back(graph.find(each));
-        }
+    for (const ggml_tensor * view : c.views) {
+        match.taken.push_back(graph.find(view));
     }
-    if (std::find(match.taken.begin(), match.taken.end(), -1) != match.taken.end()) {
+    if (!add_places(graph, match)) {
         return false;
     }
-    std::sort(match.nodes.begin(), match.nodes.end(),
-              [&](const ggml_tensor * a, const ggml_tensor * b) { return graph.find(a) < graph.find(b); });
-    return true;
-}
-
-/// f32, contiguous along the first dimension, of this shape; dimensions that are not given are 1.
-bool has_shape(const ggml_tensor * t, std::initializer_list<int64_t> shape) {
-    if (!is_f32_rows(t)) {
-        return false;
-    }
-    for (int i = 0; i < GGML_MAX_DIMS; ++i) {
-        if (t->ne[i] != (std::size_t(i) < shape.size() ? shape.begin()[i] : 1)) {
-            return false;
-        }
-    }
+    sort_nodes(graph, match);
     return true;
 }
 

@@ -1,11 +1,11 @@
 // The choice of keys of a sparse attention (QSA of qwen4exp): copies, slices and masks around its products, each chain one launch.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "ops/mul_mat.h"
 #include "ops/pointwise.h"
 #include "plan/fusion.h"
+#include "plan/row_operands.h"
 #include "strata/args/sparse_index.h"
 
 namespace strata {
@@ -14,24 +14,10 @@ namespace {
 
 constexpr int64_t limit = int64_t(1) << 31;
 
-bool f32_columns(const ggml_tensor * t) { return t->type == GGML_TYPE_F32 && t->nb[0] == sizeof(float); }
 bool has_f32_result(const ggml_tensor * t) { return t->type == GGML_TYPE_F32 && ggml_is_contiguous(t) && ggml_nelements(t) < limit; }
 bool f16_or_f32(const ggml_tensor * t) { return (t->type == GGML_TYPE_F16 || t->type == GGML_TYPE_F32) && t->nb[0] == ggml_type_size(t->type); }
 
 dims grid_of(uint32_t items) { return {tiles(items, sparse_block)}; }
-
-float parameter(const ggml_tensor * node, int at) {
-    float value;
-    std::memcpy(&value, node->op_params + at, sizeof(value));
-    return value;
-}
-
-bool add_places(const graph_index & graph, fusion_match & match) {
-    for (const ggml_tensor * node : match.nodes) {
-        match.taken.push_back(graph.find(node));
-    }
-    return std::find(match.taken.begin(), match.taken.end(), -1) == match.taken.end();
-}
 
 // --- sums of slices
 
@@ -61,7 +47,7 @@ struct slices {
                 return false;
             }
         }
-        return f32_columns(first) && first->ne[3] == 1;
+        return is_f32_rows(first) && first->ne[3] == 1;
     }
 
     std::size_t step() const { return views[1]->view_offs - views[0]->view_offs; }
@@ -147,7 +133,7 @@ bool slice_sum_guard(const fusion_target &, const fusion_match & match) {
     if (sum.relu && (!ggml_are_same_layout(sum.relu, sum.relu->src[0]) || !ggml_is_contiguous(sum.relu) || sum.relu->type != GGML_TYPE_F32)) {
         return false;
     }
-    return !sum.other || (f32_columns(sum.other) && ggml_are_same_shape(sum.other, first));
+    return !sum.other || (is_f32_rows(sum.other) && ggml_are_same_shape(sum.other, first));
 }
 
 void plan_slice_sum(planner & plan, const fusion_match & match) {

@@ -69,6 +69,18 @@ const ggml_tensor * behind_reshapes(const graph_index & graph, const ggml_tensor
     return source;
 }
 
+bool add_places(const graph_index & graph, fusion_match & match) {
+    for (const ggml_tensor * node : match.nodes) {
+        match.taken.push_back(graph.find(node));
+    }
+    return std::find(match.taken.begin(), match.taken.end(), -1) == match.taken.end();
+}
+
+void sort_nodes(const graph_index & graph, fusion_match & match) {
+    std::sort(match.nodes.begin(), match.nodes.end(),
+              [&](const ggml_tensor * a, const ggml_tensor * b) { return graph.find(a) < graph.find(b); });
+}
+
 bool read_before(const graph_index & graph, int place, int until) {
     const ggml_tensor * node = graph.graph->nodes[place];
     for (int i = place + 1; i < until; ++i) {

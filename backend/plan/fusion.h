@@ -138,6 +138,15 @@ bool match_steps(const graph_index & graph, const std::vector<fusion_step> & ste
 /// What `source` is reshaped from, or itself. The reshapes between, if they are nodes of the graph, are added to `taken`.
 const ggml_tensor * behind_reshapes(const graph_index & graph, const ggml_tensor * source, std::vector<int> & taken);
 
+/// Adds the places of a match's nodes to those that are taken. False if any that is taken is none of the graph.
+bool add_places(const graph_index & graph, fusion_match & match);
+
+/// Puts the nodes of a match, which have been found from the last one backwards, into the order of the graph.
+void sort_nodes(const graph_index & graph, fusion_match & match);
+
+/// True if there is such a node, of this op.
+inline bool is(const ggml_tensor * t, ggml_op op) { return t != nullptr && t->op == op; }
+
 /// True if a node that runs before the node at `until` reads what the node at `place` computes.
 bool read_before(const graph_index & graph, int place, int until);
 

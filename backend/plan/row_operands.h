@@ -1,7 +1,8 @@
-// Tensors as the fused norms see them.
+// Tensors as fusions of rows see them.
 #pragma once
 
 #include <cstring>
+#include <initializer_list>
 
 #include "ggml.h"
 #include "strata/args/norm_chain.h"
@@ -13,6 +14,19 @@ inline bool is_f32_rows(const ggml_tensor * t) { return t->type == GGML_TYPE_F32
 
 /// A single matrix of such rows.
 inline bool f32_matrix(const ggml_tensor * t) { return is_f32_rows(t) && t->ne[2] == 1 && t->ne[3] == 1; }
+
+/// Such rows, of this shape; dimensions that are not given are 1.
+inline bool has_shape(const ggml_tensor * t, std::initializer_list<int64_t> shape) {
+    if (!is_f32_rows(t)) {
+        return false;
+    }
+    for (int i = 0; i < GGML_MAX_DIMS; ++i) {
+        if (t->ne[i] != (std::size_t(i) < shape.size() ? shape.begin()[i] : 1)) {
+            return false;
+        }
+    }
+    return true;
+}
 
 /// True if these are f32 rows that can be repeated to those of `like`.
 inline bool repeats_to(const ggml_tensor * t, const ggml_tensor * like) {
@@ -35,11 +49,14 @@ inline row_operand rows_of(const ggml_tensor * t) {
     return rows;
 }
 
-/// Of an RMS_NORM node.
-inline float eps_of(const ggml_tensor * norm) {
-    float eps;
-    std::memcpy(&eps, norm->op_params, sizeof(eps));
-    return eps;
+/// A float among the parameters of a node, at a place counted in words.
+inline float parameter(const ggml_tensor * node, int at) {
+    float value;
+    std::memcpy(&value, node->op_params + at, sizeof(value));
+    return value;
 }
+
+/// Of an RMS_NORM node.
+inline float eps_of(const ggml_tensor * norm) { return parameter(norm, 0); }
 
 }  // namespace strata

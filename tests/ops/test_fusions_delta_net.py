@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from support.delta_net_layer import F32, Layer, Net, as_output
-from support.fusions import MEMORY, check_bits, compute, counted, fusions
+from support.fusions import MEMORY, check_bits, check_refused_over, compute, counted
 from support.ggml import lib
 from support.ops import Graph, new_rng, nmse
 
@@ -194,22 +194,7 @@ def test_refused_with_a_decay_an_element():
 def test_result_over_operand(operand):
     """The allocator gave the result the memory of x, of the decay or of the gate."""
     layer = Layer(size=64, heads=4, key_heads=2)
-    inputs = layer.inputs(np.random.default_rng(3))
-
-    def run(fused):
-        with fusions(fused), Graph() as g:
-            tensors = [g.input(data) for data in inputs]
-            outputs = layer.build(g, *tensors)
-            graph = g.graph(*outputs)
-            g.allocate()
-            outputs[-1].data = tensors[operand].data
-            with counted() as applied:
-                assert lib.ggml_backend_graph_compute(g.backend, graph) == lib.GGML_STATUS_SUCCESS
-            return [g.raw(tensor).tobytes() for tensor in outputs], applied
-
-    wanted, _ = run(False)
-    got, applied = run(True)
-    assert got == wanted and "delta_net_decode" not in applied
+    check_refused_over(layer.build, layer.inputs(np.random.default_rng(3)), operand, "delta_net_decode")
 
 
 # --- any number of tokens: the states' way from and to the cache -----------------------------------------------------------------------

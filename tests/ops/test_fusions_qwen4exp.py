@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from support.delta_net_layer import F32, as_output
-from support.fusions import MEMORY, check_bits, compute, counted, fusions, made, normal, quantized
+from support.fusions import MEMORY, check_bits, check_refused_over, compute, made, normal, quantized
 from support.ggml import ffi, lib
-from support.ops import Graph
 
 LENGTHS = [1, 7, 63, 65, 128, 1024, 1028, 2049]
 INFINITY = float("inf")
@@ -531,21 +530,4 @@ def test_hazards(name, memory):
 def test_conv_result_over_operand(operand):
     """The allocator gave the result the memory of what is convolved or of the weights."""
     layer = PerLayer(tokens=3)
-    inputs = made(layer.inputs())
-
-    def run(fused):
-        with fusions(fused), Graph() as g:
-            tensors = [g.input(data) for data in inputs]
-            outputs = layer.build(g, *tensors)
-            graph = g.graph(*outputs)
-            g.allocate()
-            outputs[-1].data = tensors[operand].data
-            for tensor, data in zip(tensors, inputs):
-                g.set(tensor, data)
-            with counted() as applied:
-                assert lib.ggml_backend_graph_compute(g.backend, graph) == lib.GGML_STATUS_SUCCESS
-            return g.raw(outputs[-1]).tobytes(), applied
-
-    wanted, _ = run(False)
-    got, applied = run(True)
-    assert got == wanted and "per_layer_conv" not in applied
+    check_refused_over(layer.build, made(layer.inputs()), operand, "per_layer_conv")

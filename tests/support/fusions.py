@@ -148,3 +148,23 @@ def check_bits(build, inputs, expected, memory):
     assert got == wanted
     if memory != "packed":
         assert applied == expected
+
+
+def check_refused_over(build, inputs, operand, name):
+    """The allocator gave the last output the memory of an input: the fusion of this name is refused, and the bytes of all outputs are those without."""
+    def run(fused):
+        with fusions(fused), Graph() as g:
+            tensors = [g.input(data) for data in inputs]
+            outputs = build(g, *tensors)
+            graph = g.graph(*outputs)
+            g.allocate()
+            outputs[-1].data = tensors[operand].data
+            for tensor, data in zip(tensors, inputs):
+                g.set(tensor, data)
+            with counted() as applied:
+                assert lib.ggml_backend_graph_compute(g.backend, graph) == lib.GGML_STATUS_SUCCESS
+            return [g.raw(tensor).tobytes() for tensor in outputs], applied
+
+    wanted, _ = run(False)
+    got, applied = run(True)
+    assert got == wanted and name not in applied

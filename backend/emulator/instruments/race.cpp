@@ -20,18 +20,20 @@ namespace {
 // access_cell::state: epoch 13 | bytes with several readers 4 | reader 19 | bytes that it has read, and those 4 | writer 19 | its bytes 4 |
 // writer is atomic 1. A workgroup's number is cut to 19 bits.
 constexpr unsigned party_bits = 19, epoch_bits = 13;
-constexpr uint64_t party_mask = (1u << party_bits) - 1;
+constexpr unsigned epoch_at = 51, several_at = 47, reader_at = 28, read_at = 24, writer_at = 5, written_at = 1;
+constexpr uint64_t party_mask = (1u << party_bits) - 1, all_bytes = 15;
 
 struct cell_view {
     uint32_t epoch, several, reader, reader_bytes, writer, writer_bytes;
     bool atomic;
 
     explicit cell_view(uint64_t s)
-        : epoch(uint32_t(s >> 51)), several(uint32_t(s >> 47 & 15)), reader(uint32_t(s >> 28 & party_mask)), reader_bytes(uint32_t(s >> 24 & 15)),
-          writer(uint32_t(s >> 5 & party_mask)), writer_bytes(uint32_t(s >> 1 & 15)), atomic(s & 1) {}
+        : epoch(uint32_t(s >> epoch_at)), several(uint32_t(s >> several_at & all_bytes)), reader(uint32_t(s >> reader_at & party_mask)),
+          reader_bytes(uint32_t(s >> read_at & all_bytes)), writer(uint32_t(s >> writer_at & party_mask)),
+          writer_bytes(uint32_t(s >> written_at & all_bytes)), atomic(s & 1) {}
     uint64_t packed() const {
-        return uint64_t(epoch) << 51 | uint64_t(several) << 47 | uint64_t(reader) << 28 | uint64_t(reader_bytes) << 24 | uint64_t(writer) << 5 |
-               uint64_t(writer_bytes) << 1 | uint64_t(atomic);
+        return uint64_t(epoch) << epoch_at | uint64_t(several) << several_at | uint64_t(reader) << reader_at | uint64_t(reader_bytes) << read_at |
+               uint64_t(writer) << writer_at | uint64_t(writer_bytes) << written_at | uint64_t(atomic);
     }
 };
 
@@ -95,10 +97,9 @@ bool touch(access_cell & cell, const party & p, uint32_t bytes, conflict & c) {
 /// A load of whole dwords, which most accesses are: what touch() does, without taking states apart. The rest is left to it.
 template <bool shared>
 bool read_dword(access_cell & cell, const party & p) {
-    constexpr uint64_t all = 15;
-    constexpr uint64_t epoch_field = ~uint64_t(0) << 51, several_field = all << 47, reader_field = party_mask << 28, read_field = all << 24;
-    constexpr uint64_t written_field = all << 1;
-    const uint64_t epoch = uint64_t(p.epoch) << 51, mine = epoch | uint64_t(p.me) << 28 | read_field;
+    constexpr uint64_t epoch_field = ~uint64_t(0) << epoch_at, several_field = all_bytes << several_at, reader_field = party_mask << reader_at;
+    constexpr uint64_t read_field = all_bytes << read_at, written_field = all_bytes << written_at;
+    const uint64_t epoch = uint64_t(p.epoch) << epoch_at, mine = epoch | uint64_t(p.me) << reader_at | read_field;
     const uint64_t state = std::atomic_ref<uint64_t>(cell.state).load(std::memory_order_relaxed);
     if ((state & (epoch_field | reader_field | read_field | written_field)) == mine ||
         (state & (epoch_field | several_field | written_field)) == (epoch | several_field)) {
