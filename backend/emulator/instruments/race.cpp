@@ -10,8 +10,10 @@
 #include "../program.h"
 #include "../workgroup.h"
 
+#include <array>
 #include <atomic>
 #include <cstring>
+#include <thread>
 
 namespace strata::emulator {
 
@@ -42,7 +44,7 @@ struct party {
     uint32_t epoch;
     bool write, atomic;
     uint32_t pc;
-    bool same_value = false;  ///< it writes what is there already
+    bool same_value = false;  ///< it writes what is there already, or what the cell's writer writes
 };
 
 struct conflict {
@@ -125,6 +127,43 @@ bool read_dword(access_cell & cell, const party & p) {
     return true;
 }
 
+/// Holds what plain stores do to a cell and to the value that it remembers together. A lock serves many cells.
+class store_lock {
+public:
+    explicit store_lock(uint64_t address) : flag_(flags_[address / 4 % flags_.size()]) {
+        for (unsigned tries = 0; flag_.test_and_set(std::memory_order_acquire);) {
+            if (++tries % 64 == 0) std::this_thread::yield();
+        }
+    }
+    ~store_lock() { flag_.clear(std::memory_order_release); }
+    store_lock(const store_lock &) = delete;
+    store_lock & operator=(const store_lock &) = delete;
+
+private:
+    static inline std::array<std::atomic_flag, 1024> flags_;
+    std::atomic_flag & flag_;
+};
+
+/// A lane's plain store to device memory. Its value is compared with the one that the other party stored, not with the memory: a store is
+/// noted before it is executed, so the other one, on another thread, may not have come to it. `stored` is the value of the dword at `address`.
+void touch_stored(access_cell * cells, uint32_t * stored, uint64_t address, uint32_t bytes, const uint8_t * value, party p, unsigned lane, conflict & c) {
+    uint32_t at = uint32_t(address & 3);
+    for (uint32_t done = 0; done < bytes; cells++, stored++, at = 0) {
+        const uint32_t here = std::min(bytes - done, 4 - at);
+        const store_lock hold(address - at + 4 * uint64_t(done));
+        auto * const there = reinterpret_cast<uint8_t *>(stored) + at;
+        const cell_view v(std::atomic_ref<uint64_t>(cells->state).load(std::memory_order_relaxed));
+        p.same_value = !v.atomic;
+        for (uint32_t b = 0; b < here; b++) p.same_value &= !(v.writer_bytes >> (at + b) & 1) || there[b] == value[done + b];
+        if (touch<true>(*cells, p, ((1u << here) - 1) << at, c)) {
+            if (!c.lanes) c.address = address + done;
+            c.lanes |= 1u << lane;
+        }
+        std::memcpy(there, value + done, here);
+        done += here;
+    }
+}
+
 /// All bytes of one lane's access. `cells` is the cell of the dword at `address`.
 template <bool shared>
 void touch_bytes(access_cell * cells, uint64_t address, uint32_t bytes, const party & p, unsigned lane, conflict & c) {
@@ -174,16 +213,20 @@ void report_grid_race(wave & w, const probe & p, const grid_conflict & c) {
     complain(w, p, {0, 0, p.memory.store, p.memory.atomic, p.pc}, {c.other, c.other_pc, c.other_writes, c.lanes, c.address}, false, c.detail);
 }
 
-bool keeps_value(const wave & w, const probe & p, const memory_access & a, unsigned n, unsigned lane, const void * there) {
+/// The bytes that a lane's store writes.
+static std::array<uint8_t, 16> value_of(const wave & w, const probe & p, const memory_access & a, unsigned n, unsigned lane) {
     const auto * const value = w.v + p.part[0].code.src[1 + n] + lane * 4;
-    const auto * const bytes = static_cast<const uint8_t *>(there);
+    std::array<uint8_t, 16> bytes = {};
     if (a.bytes < 4) {
-        return std::memcmp(value + (p.memory.high ? 2 : 0), there, a.bytes) == 0;
+        std::memcpy(bytes.data(), value + (p.memory.high ? 2 : 0), a.bytes);
+    } else {
+        for (uint32_t d = 0; d < a.bytes / 4; d++) std::memcpy(bytes.data() + 4 * d, value + int(d) * row_bytes, 4);
     }
-    for (uint32_t d = 0; d < a.bytes / 4; d++) {
-        if (std::memcmp(value + int(d) * row_bytes, bytes + 4 * d, 4) != 0) return false;
-    }
-    return true;
+    return bytes;
+}
+
+bool keeps_value(const wave & w, const probe & p, const memory_access & a, unsigned n, unsigned lane, const void * there) {
+    return std::memcmp(value_of(w, p, a, n, lane).data(), there, a.bytes) == 0;
 }
 
 namespace {
@@ -196,8 +239,6 @@ void check(wave & w, const probe & p, const memory_access & a, uint32_t lanes, p
     const unsigned addresses = a.addresses, bytes = a.bytes;
     conflict c;
     const bool plain_store = me.write && !me.atomic && p.memory.store;
-    // Memory is looked at only where it is certainly there.
-    const bool held = plain_store && (in_lds || (a.high >= a.low && w.memory->find(a.low, a.high - a.low + bytes)));
     if constexpr (!in_lds) {
         // Cells are four times what a kernel reads, so most are in no cache; an exchange waits for its cell and lets nothing overtake it.
         for (uint32_t rest = lanes; rest; rest &= rest - 1) {
@@ -215,7 +256,12 @@ void check(wave & w, const probe & p, const memory_access & a, uint32_t lanes, p
                 c.lanes |= (c.lanes >> (lane - 16) & 1) << lane;
                 continue;
             }
-            me.same_value = held && keeps_value(w, p, a, n, lane, in_lds ? w.lds + address : reinterpret_cast<const void *>(address));
+            if (!in_lds && plain_store) {
+                const uint64_t dword = (address - begin) / 4;
+                touch_stored(cells + dword, d.stored + dword, address, bytes, value_of(w, p, a, n, lane).data(), me, lane, c);
+                continue;
+            }
+            me.same_value = plain_store && keeps_value(w, p, a, n, lane, w.lds + address);
             touch_bytes<!in_lds>(cells + (address - begin) / 4, address, bytes, me, lane, c);
         }
     }

@@ -63,8 +63,11 @@ void shadow_reserve(uint64_t begin, uint64_t end) {
     d.begin = begin;
     d.end = end;
     if (instruments().has(instrument_init)) d.undefined = static_cast<uint8_t *>(reserve(end - begin));
-    if (instruments().has(instrument_race)) d.cells = static_cast<access_cell *>(reserve(cell_bytes(end - begin)));
-    const bool short_of = (instruments().has(instrument_init) && !d.undefined) || (instruments().has(instrument_race) && !d.cells);
+    if (instruments().has(instrument_race)) {
+        d.cells = static_cast<access_cell *>(reserve(cell_bytes(end - begin)));
+        d.stored = static_cast<uint32_t *>(reserve(end - begin));
+    }
+    const bool short_of = (instruments().has(instrument_init) && !d.undefined) || (instruments().has(instrument_race) && !(d.cells && d.stored));
     if (short_of) std::fprintf(stderr, "strata-emulator: no address space for the sanitizer's shadow of device memory\n");
 }
 
@@ -79,6 +82,7 @@ void shadow_gone(uint64_t begin, uint64_t bytes) {
     const uint64_t whole = (bytes + page - 1) / page * page;
     if (d.undefined) madvise(d.undefined + (begin - d.begin), whole, MADV_DONTNEED);
     if (d.cells) madvise(d.cells + (begin - d.begin) / 4, cell_bytes(whole), MADV_DONTNEED);
+    if (d.stored) madvise(d.stored + (begin - d.begin) / 4, whole, MADV_DONTNEED);
 }
 
 void shadow_written(uint64_t begin, uint64_t bytes) {

@@ -37,6 +37,7 @@ struct device_shadow {
     uint64_t begin = 0, end = 0;
     uint8_t * undefined = nullptr;   ///< a byte a byte: 0xff where nothing was written
     access_cell * cells = nullptr;   ///< one a dword
+    uint32_t * stored = nullptr;     ///< with them: what the cell's writer stored
 };
 extern device_shadow shadow_of_device;
 
