@@ -13,7 +13,6 @@
 #include "ops/pointwise.h"
 #include "ops/quantized_types.h"
 #include "ops/tile_columns.h"
-#include "strata/args/mul_mat_quantize.h"
 #include "strata/blocks.h"
 
 #define GGML_COMMON_DECL_CPP
@@ -171,19 +170,26 @@ quantized_activations plan_quantize(planner & plan, const ggml_tensor * x) {
 
 namespace {
 
-/// Weights up to which a mat-vec quantizes its activations itself: where the time model gains by it. Each workgroup does it anew, which with more
-/// rows, longer ones and more columns is too much.
+/// Weights (elements of all matrices that are read) up to which a mat-vec quantizes its activations itself: where the time model gains by it. Each
+/// workgroup does it anew, which with more rows, longer ones and more columns is too much.
 struct quantizing_range {
     int64_t one_column, more_columns;
+    int64_t pairs, glu;   ///< pairs of token and slot with experts' weights; gated units
+    int64_t pairs_k;      ///< the shortest columns of pairs
 };
 
 quantizing_range weights_that_quantize(ggml_type type) {
     switch (type) {
-        case GGML_TYPE_Q8_0: return {1 << 24, 1 << 23};
-        case GGML_TYPE_Q4_K:
-        case GGML_TYPE_Q5_K:
-        case GGML_TYPE_IQ3_XXS: return {1 << 24, 1 << 22};
-        default: return {1 << 24, 1 << 21};
+        case GGML_TYPE_Q8_0: return {1 << 24, 1 << 23, 1 << 26, 1 << 27, 0};
+        case GGML_TYPE_Q4_0:
+        case GGML_TYPE_MXFP4: return {1 << 24, 1 << 21, 1 << 26, 1 << 27, 0};
+        case GGML_TYPE_Q4_K: return {1 << 24, 1 << 22, 1 << 26, 1 << 27, 0};
+        case GGML_TYPE_Q6_K:
+        case GGML_TYPE_IQ4_XS: return {1 << 24, 1 << 21, 1 << 26, 1 << 25, 0};
+        case GGML_TYPE_Q5_K: return {1 << 24, 1 << 22, 1 << 26, 1 << 25, 0};
+        case GGML_TYPE_IQ3_XXS: return {1 << 24, 1 << 22, 1 << 26, 1 << 25, 1024};
+        case GGML_TYPE_IQ2_S: return {1 << 24, 1 << 21, 1 << 26, 1 << 25, 1024};
+        default: return {1 << 24, 1 << 21, 1 << 24, 1 << 24, 1024};
     }
 }
 
@@ -192,17 +198,23 @@ int64_t longest_that_quantize(int64_t columns) { return columns == 1 ? 8192 : 40
 
 static_assert(mul_mat_quantize_lds(4096, max_mat_vec_columns) <= 49152);   // a processor holds two workgroups
 
+/// What holds for all that quantize themselves.
+bool may_quantize(const planner & plan, const ggml_tensor * x, int64_t columns, int readers) {
+    return plan.caps().wave_size == 32 && x->type == GGML_TYPE_F32 && x->ne[0] != 0 && x->ne[0] <= longest_that_quantize(columns) && x->ne[3] == 1 &&
+           !plan.disabled("mul_mat_vec_quantize") && plan.quantized_here_alone(x, readers);
+}
+
 }  // namespace
 
 bool mat_vec_quantizes(const planner & plan, ggml_type weights, const ggml_tensor * x, int64_t rows, int readers) {
-    const int64_t columns = x->ne[1];
-    if (plan.caps().wave_size != 32 || x->type != GGML_TYPE_F32 || x->ne[0] == 0 || x->ne[0] > longest_that_quantize(columns) ||
-        x->ne[2] != 1 || x->ne[3] != 1) {
-        return false;
-    }
     const quantizing_range range = weights_that_quantize(weights);
-    return rows * x->ne[0] <= (columns == 1 ? range.one_column : range.more_columns) && !plan.disabled("mul_mat_vec_quantize") &&
-           plan.quantized_here_alone(x, readers);
+    const int64_t columns = x->ne[1];
+    return x->ne[2] == 1 && rows * x->ne[0] <= (columns == 1 ? range.one_column : range.more_columns) && may_quantize(plan, x, columns, readers);
+}
+
+bool pairs_quantize(const planner & plan, ggml_type type, const ggml_tensor * x, int64_t weights, int readers, bool glu) {
+    const quantizing_range range = weights_that_quantize(type);
+    return (glu ? weights <= range.glu : weights <= range.pairs && x->ne[0] >= range.pairs_k) && may_quantize(plan, x, 1, readers);
 }
 
 void add_members(mul_mat_group_args & args, const std::vector<const ggml_tensor *> & products, uint32_t rows_a_block) {

@@ -7,6 +7,7 @@
 #include "ops/op.h"
 #include "strata/args/mul_mat.h"
 #include "strata/args/mul_mat_group.h"
+#include "strata/args/mul_mat_quantize.h"
 
 namespace strata {
 
@@ -41,6 +42,13 @@ float_mat_vec find_float_mat_vec(const std::string & types, int64_t rows, int64_
 /// The experts of a MUL_MAT_ID node as kernels read them.
 expert_choice choice_of_experts(const ggml_tensor * op);
 
+/// The grid of a mat-vec with such experts, of so many workgroups for a pair's rows and so many layers: pairs, and what stands behind them. Says in
+/// `experts` how it lies.
+dims expert_grid(expert_choice & experts, const ggml_tensor * ids, uint32_t groups, uint32_t layers);
+
+/// The columns of f32 activations [k, sources, tokens] of pairs.
+pair_activations pair_activations_of(const ggml_tensor * x);
+
 /// True if a MUL_MAT_ID node goes through the mat-vec, a pair of token and slot a grid layer, unless that is switched off.
 bool expert_product_is_mat_vec(const device_caps & caps, const ggml_tensor * op);
 
@@ -59,6 +67,10 @@ quantized_activations plan_quantize(planner & plan, const ggml_tensor * x);
 /// Whether products of f32 columns `x` (one matrix of at most max_mat_vec_columns) with `rows` rows of these weights in all are better off
 /// quantizing x themselves than with a launch before them. `readers`: how many they are. STRATA_DISABLE=mul_mat_vec_quantize: never.
 bool mat_vec_quantizes(const planner & plan, ggml_type weights, const ggml_tensor * x, int64_t rows, int readers);
+
+/// The same for pairs of token and slot, each a column of `x` (f32 [k, sources, tokens]), `weights` elements of matrices for all of them; with
+/// `glu` the gated unit of two matrices. Also for a gated unit of one column without experts, which is one pair.
+bool pairs_quantize(const planner & plan, ggml_type type, const ggml_tensor * x, int64_t weights, int readers, bool glu);
 
 /// Fills in members and end of the launch of these products, of which a workgroup takes so many rows.
 void add_members(mul_mat_group_args & args, const std::vector<const ggml_tensor *> & products, uint32_t rows_a_block);

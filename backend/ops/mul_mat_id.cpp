@@ -104,14 +104,25 @@ struct task {
 void plan_quantized(planner & plan, const ggml_tensor * op) {
     const task t(op);
     const std::string type = weight_name(t.w->type);
-    const quantized_activations q = plan_quantize(plan, t.x);
-    mul_mat_q_args args = {t.w->data, q.values, q.meta, static_cast<float *>(op->data), t.batches,
+    const uint32_t wave_rows = mat_vec_rows(t.w->type, t.rows * t.pairs, 1, t.k);
+    mul_mat_q_args args = {t.w->data, nullptr, nullptr, static_cast<float *>(op->data), t.batches,
                            uint32_t(t.w->nb[1]), uint32_t(t.rows), 0, uint32_t(t.k), {}, {}};
+    if (t.use_mat_vec(plan) && pairs_quantize(plan, t.w->type, t.x, t.rows * t.k * t.pairs, 1, false)) {
+        args.experts = t.experts;
+        const dims grid = expert_grid(args.experts, t.ids, tiles(t.rows, mul_mat_quantize_waves), uint32_t(t.pairs));
+        const mul_mat_pairs_quantize_args quantizing = {args, pair_activations_of(t.x)};
+        const std::string kernel = "mul_mat_vec_pairs_quantize_" + type;
+        plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), grid, {mul_mat_quantize_waves * 32}, quantizing, mul_mat_quantize_lds(uint32_t(t.k), 1));
+        return;
+    }
+    const quantized_activations q = plan_quantize(plan, t.x);
+    args.values = q.values;
+    args.meta = q.meta;
     if (t.use_mat_vec(plan)) {
         args.experts = t.experts;
-        const uint32_t wave_rows = mat_vec_rows(t.w->type, t.rows * t.pairs, 1, t.k);
+        const dims grid = expert_grid(args.experts, t.ids, tiles(t.rows, 4 * wave_rows), uint32_t(t.pairs));
         const std::string kernel = "mul_mat_vec_" + type + "_c1_r" + std::to_string(wave_rows);
-        plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), {tiles(t.rows, 4 * wave_rows), 1, uint32_t(t.pairs)}, {128}, args);
+        plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), grid, {128}, args);
     } else {
         const uint32_t columns = expert_tile_columns(t.w->type, t.rows_an_expert());
         args.routed = t.plan_routing(plan, columns, t.x->ne[1], 1);
@@ -128,7 +139,8 @@ void plan_float(planner & plan, const ggml_tensor * op) {
     if (t.use_mat_vec(plan)) {
         args.experts = t.experts;
         const float_mat_vec mat_vec = find_float_mat_vec(types, t.rows, 1, t.k);
-        plan.launch("mul_mat_vec_f", mat_vec.kernel.c_str(), {tiles(t.rows, mat_vec.rows), 1, uint32_t(t.pairs)}, {128}, args);
+        const dims grid = expert_grid(args.experts, t.ids, tiles(t.rows, mat_vec.rows), uint32_t(t.pairs));
+        plan.launch("mul_mat_vec_f", mat_vec.kernel.c_str(), grid, {128}, args);
         return;
     }
     const uint32_t columns = expert_tile_columns(t.w->type, t.rows_an_expert());
@@ -152,9 +164,21 @@ void plan_mul_mat_id(planner & plan, const ggml_tensor * op) {
 
 }  // namespace
 
+pair_activations pair_activations_of(const ggml_tensor * x) { return {x->data, x->nb[2], x->nb[1]}; }
+
 expert_choice choice_of_experts(const ggml_tensor * op) {
     const ggml_tensor * ids = op->src[2];
-    return {ids->data, ids->nb[0], ids->nb[1], make_divisor(uint32_t(ids->ne[0])), make_divisor(uint32_t(op->src[1]->ne[1]))};
+    return {ids->data, ids->nb[0], ids->nb[1], make_divisor(uint32_t(ids->ne[0])), make_divisor(uint32_t(op->src[1]->ne[1])),
+            make_divisor(1)};
+}
+
+dims expert_grid(expert_choice & experts, const ggml_tensor * ids, uint32_t groups, uint32_t layers) {
+    // A token's experts all differ, so nothing is shared there. HIP takes up to 2^32 work-items in x.
+    if (ids->ne[1] == 1 || uint64_t(groups) * layers > (1u << 22)) {
+        return {groups, 1, layers};
+    }
+    experts.layers = make_divisor(layers);
+    return {groups * layers, 1, 1};
 }
 
 bool expert_product_is_mat_vec(const device_caps & caps, const ggml_tensor * op) {

@@ -68,10 +68,14 @@ void launch(planner & plan, const fusion_match & match, expert_bias bias, expert
     const products of(match);
     const ggml_tensor * w = of.gate->src[0];
     const ggml_tensor * glu = match.nodes.back();
-    const quantized_activations q = plan_quantize(plan, of.gate->src[1]);
+    const ggml_tensor * x = of.gate->src[1];
     const bool experts = of.gate->op == GGML_OP_MUL_MAT_ID;
     const uint32_t columns = experts ? 1 : uint32_t(ggml_nrows(glu));
     const uint32_t rows = uint32_t(w->ne[1]), matrices = uint32_t(ggml_nrows(glu)) / columns;
+
+    const int64_t weights = 2 * w->ne[0] * (int64_t(rows) * matrices + (shared ? shared->nodes.back()->ne[0] : 0));
+    const bool quantizes = columns == 1 && pairs_quantize(plan, w->type, x, weights, shared ? 4 : 2, true);
+    const quantized_activations q = quantizes ? quantized_activations{} : plan_quantize(plan, x);
 
     mul_mat_glu_args args = {};
     args.product = {w->data, q.values, q.meta, static_cast<float *>(glu->data),
@@ -100,8 +104,9 @@ void launch(planner & plan, const fusion_match & match, expert_bias bias, expert
         plan.launch(family.c_str(), kernel.c_str(), {tiles(rows, 4)}, {128}, args);
         return;
     }
-    if (rows % 32 == 0 && args.shared.rows % 32 == 0 && plan.quantizes_result("glu_q8_1", glu) &&
-        (!shared || plan.quantizes_result("glu_q8_1", shared_glu))) {
+    const bool quantized = rows % 32 == 0 && args.shared.rows % 32 == 0 && plan.quantizes_result("glu_q8_1", glu) &&
+                           (!shared || plan.quantizes_result("glu_q8_1", shared_glu));
+    if (quantized) {
         const quantized_activations result = room_for_quantized(plan, glu);
         args.values = result.values;
         args.meta = result.meta;
@@ -110,12 +115,27 @@ void launch(planner & plan, const fusion_match & match, expert_bias bias, expert
             args.shared.values = shared_result.values;
             args.shared.meta = shared_result.meta;
         }
-        plan.launch(family.c_str(), ("mul_mat_vec_glu_" + type + "_q8_1").c_str(), {most_rows / 32, 1, layers}, {512}, args);
+    }
+    // How workgroups lie, once it is known how many rows each has.
+    const auto grid_of = [&](uint32_t rows_a_block) -> dims {
+        const uint32_t groups = tiles(most_rows, rows_a_block);
+        return experts ? expert_grid(args.product.experts, of.gate->src[2], groups, layers) : dims{groups, 1, layers};
+    };
+    if (quantizes) {
+        const dims grid = grid_of(32);
+        const mul_mat_glu_quantize_args quantizing = {args, pair_activations_of(x)};
+        plan.launch(family.c_str(), ("mul_mat_vec_glu_quantize_" + type).c_str(), grid, {mul_mat_quantize_waves * 32}, quantizing, mul_mat_quantize_lds(uint32_t(w->ne[0]), 1));
+        return;
+    }
+    if (quantized) {
+        const dims grid = grid_of(32);
+        plan.launch(family.c_str(), ("mul_mat_vec_glu_" + type + "_q8_1").c_str(), grid, {512}, args);
         return;
     }
     const uint32_t wave_rows = mat_vec_rows(w->type, int64_t(rows) * matrices, 1, w->ne[0]) > 1 ? 2 : 1;
     const std::string kernel = "mul_mat_vec_glu_" + type + "_r" + std::to_string(wave_rows);
-    plan.launch(family.c_str(), kernel.c_str(), {tiles(most_rows, 4 * wave_rows), 1, layers}, {128}, args);
+    const dims grid = grid_of(4 * wave_rows);
+    plan.launch(family.c_str(), kernel.c_str(), grid, {128}, args);
 }
 
 void plan_without_bias(planner & plan, const fusion_match & match) { launch(plan, match, {}, {}); }

@@ -6,14 +6,16 @@
 
 namespace strata {
 
-/// Groups of `Lanes` lanes take `Rows` rows each. Grid: groups of 4 * 32 / Lanes * Rows rows, groups of Columns columns, matrices.
+/// Groups of `Lanes` lanes take `Rows` rows each. Grid: groups of 4 * 32 / Lanes * Rows rows, groups of Columns columns, matrices;
+/// with experts as find_workgroup() reads it.
 template <class Weight, class Activation, uint32_t Columns, uint32_t Lanes, uint32_t Rows>
 STRATA_DEVICE void mul_mat_vec_f(const mul_mat_f_args & a) {
     constexpr uint32_t groups = wave_size / Lanes, wave_rows = groups * Rows;
     static_assert(groups == 1 || Rows == 1);
     constexpr uint32_t results = next_power_of_two(Columns * Rows), lanes_per_result = Lanes / results;
-    const uint32_t lane = lane_id() % Lanes, z = block_z();
-    const uint32_t first_row = uniform((block_x() * 4 + (thread_x() >> 5)) * wave_rows);
+    const uint32_t lane = lane_id() % Lanes;
+    const workgroup_place place = Columns == 1 ? find_workgroup(a.experts) : workgroup_place{block_x(), block_z()};
+    const uint32_t z = place.layer, first_row = uniform((place.group * 4 + (thread_x() >> 5)) * wave_rows);
     if (first_row >= a.rows) {
         return;
     }

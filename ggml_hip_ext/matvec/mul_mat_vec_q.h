@@ -116,17 +116,18 @@ STRATA_DEVICE void multiply(const char * const (&weights)[Rows], const matrix_pl
     }
 }
 
-/// Grid: groups of 4 Rows rows, groups of Columns columns, matrices.
+/// Grid: groups of 4 Rows rows, groups of Columns columns, matrices; with experts as find_workgroup() reads it.
 template <class Type, uint32_t Columns, uint32_t Rows>
 STRATA_DEVICE void mul_mat_vec_q(const mul_mat_q_args & a) {
     constexpr uint32_t results = next_power_of_two(Columns * Rows), lanes_per_result = wave_size / results;
 
     const auto grid = grid_copy<Type, mul_mat_vec_waves * wave_size>::ask();
-    const uint32_t row = uniform((block_x() * mul_mat_vec_waves + (thread_x() >> 5)) * Rows);
+    const workgroup_place place = Columns == 1 ? find_workgroup(a.experts) : workgroup_place{block_x(), block_z()};
+    const uint32_t row = uniform((place.group * mul_mat_vec_waves + (thread_x() >> 5)) * Rows);
     if (!has_grid<Type> && row >= a.rows) {
         return;
     }
-    const matrix_place at = find_matrix<Columns>(a, block_z());
+    const matrix_place at = find_matrix<Columns>(a, place.layer);
     const char * weights[Rows];
 #pragma unroll
     for (uint32_t r = 0; r < Rows; ++r) {
@@ -149,24 +150,27 @@ struct glu_place {
     matrix_place at;    ///< weights is the offset in both
     char * values, * meta;
     uint32_t rows;
+    workgroup_place workgroup;
+    bool of_shared;
 };
 
 STRATA_DEVICE glu_place find_glu(const mul_mat_glu_args & args) {
     const mul_mat_q_args & a = args.product;
-    if (block_z() == args.shared.layer && args.shared.weights) {
+    const workgroup_place workgroup = find_workgroup(a.experts);
+    if (workgroup.layer == args.shared.layer && args.shared.weights) {
         return {static_cast<const char *>(args.shared.weights), static_cast<const char *>(args.shared.up),
                 {0, static_cast<const char *>(a.values), static_cast<const char *>(a.meta), args.shared.dst, 0},
-                static_cast<char *>(args.shared.values), static_cast<char *>(args.shared.meta), args.shared.rows};
+                static_cast<char *>(args.shared.values), static_cast<char *>(args.shared.meta), args.shared.rows, workgroup, true};
     }
-    const uint64_t flat = static_cast<uint64_t>(block_z()) * a.rows;
-    return {static_cast<const char *>(a.weights), static_cast<const char *>(args.up), find_matrix<1>(a, block_z()),
-            static_cast<char *>(args.values) + flat, static_cast<char *>(args.meta) + flat / 32 * sizeof(q8_1_meta), a.rows};
+    const uint64_t flat = static_cast<uint64_t>(workgroup.layer) * a.rows;
+    return {static_cast<const char *>(a.weights), static_cast<const char *>(args.up), find_matrix<1>(a, workgroup.layer),
+            static_cast<char *>(args.values) + flat, static_cast<char *>(args.meta) + flat / 32 * sizeof(q8_1_meta), a.rows, workgroup, false};
 }
 
 /// A gated unit of two products: `Rows` rows from `row` on, which the matrix has. Its results are in the first of each group of lanes that
-/// shares one, which gets result_row() of it.
-template <class Type, uint32_t Rows, class Grid>
-STRATA_DEVICE float glu_of_rows(const mul_mat_glu_args & args, const glu_place & place, uint32_t row, const Grid & grid) {
+/// shares one, which gets result_row() of it. product(weights, sums) does what multiply() does.
+template <uint32_t Rows, class Product>
+STRATA_DEVICE float glu_of_rows(const mul_mat_glu_args & args, const glu_place & place, uint32_t row, const Product & product) {
     const mul_mat_q_args & a = args.product;
     const char * weights[2 * Rows];
 #pragma unroll
@@ -177,7 +181,7 @@ STRATA_DEVICE float glu_of_rows(const mul_mat_glu_args & args, const glu_place &
         weights[Rows + r] = place.up + offset;
     }
     float sums[2 * Rows] = {};
-    multiply<Type, 1>(weights, place.at, a.k, sums, [&] { grid.put(); });
+    product(weights, sums);
 
     const float mine = wave_sums(sums), other = lane_xor<16>(mine);   // lanes 0 to 15 have the rows of `weights`, 16 to 31 those of `up`
     const uint32_t r = lane_id() / (wave_size / (2 * Rows));
@@ -199,44 +203,108 @@ STRATA_DEVICE uint32_t result_row() {
     return lane_id() % lanes == 0 ? smaller(lane_id() / lanes, Rows) : Rows;
 }
 
-/// Grid: groups of 4 Rows rows, 1, matrices, and one more of the shared expert.
+/// Grid: groups of 4 Rows rows, 1, matrices, and one more of the shared expert; with experts as find_workgroup() reads it.
 template <class Type, uint32_t Rows>
 STRATA_DEVICE void mul_mat_vec_glu_q(const mul_mat_glu_args & args) {
     const auto grid = grid_copy<Type, mul_mat_vec_waves * wave_size>::ask();
     const glu_place place = find_glu(args);
-    const uint32_t row = uniform((block_x() * mul_mat_vec_waves + (thread_x() >> 5)) * Rows);
+    const uint32_t row = uniform((place.workgroup.group * mul_mat_vec_waves + (thread_x() >> 5)) * Rows);
     if (!has_grid<Type> && row >= place.rows) {
         return;
     }
-    const float result = glu_of_rows<Type, Rows>(args, place, row, grid);
+    const float result = glu_of_rows<Rows>(args, place, row, [&](const auto & weights, auto & sums) {
+        multiply<Type, 1>(weights, place.at, args.product.k, sums, [&] { grid.put(); });
+    });
     const uint32_t r = result_row<Rows>();
     if (r < Rows && row + r < place.rows) {
         place.at.dst[row + r] = result;
     }
 }
 
-/// The same, and the result quantized too: rows are a multiple of 32, of which a workgroup of 16 waves does 32. Grid: groups of 32 rows, 1,
-/// matrices, and one more of the shared expert.
+/// Quantizes 32 results of a gated unit, rows `first` and on, of which a lane with `mine` has the one at `at`.
+STRATA_DEVICE void quantize_32_results(const glu_place & place, uint32_t first, uint32_t at, bool mine, float result) {
+    __shared__ float results[32];
+    if (mine) {
+        results[at] = result;
+    }
+    barrier();
+    if (thread_x() < 8) {
+        const float * const four = results + 4 * thread_x();
+        store_q8_1(place.values, place.meta, first + 4 * thread_x(), float4v{four[0], four[1], four[2], four[3]});
+    }
+}
+
+/// The same, and the result quantized too: rows are a multiple of 32, of which a workgroup of 16 waves does 32. Grid: the same, with groups of 32 rows.
 template <class Type>
 STRATA_DEVICE void mul_mat_vec_glu_q8_1(const mul_mat_glu_args & args) {
     constexpr uint32_t wave_rows = 2;
-    __shared__ float results[32];
     const glu_place place = find_glu(args);
-    const uint32_t first = block_x() * 32, in_block = uniform((thread_x() >> 5) * wave_rows);
+    const uint32_t first = place.workgroup.group * 32, in_block = uniform((thread_x() >> 5) * wave_rows);
     if (first >= place.rows) {
         return;
     }
     const auto grid = grid_copy<Type, 16 * wave_size>::ask();
-    const float result = glu_of_rows<Type, wave_rows>(args, place, first + in_block, grid);
+    const float result = glu_of_rows<wave_rows>(args, place, first + in_block, [&](const auto & weights, auto & sums) {
+        multiply<Type, 1>(weights, place.at, args.product.k, sums, [&] { grid.put(); });
+    });
     const uint32_t r = result_row<wave_rows>();
     if (r < wave_rows) {
         place.at.dst[first + in_block + r] = result;
-        results[in_block + r] = result;
     }
-    barrier();
-    if (thread_x() < 8) {
-        const float * const mine = results + 4 * thread_x();
-        store_q8_1(place.values, place.meta, first + 4 * thread_x(), float4v{mine[0], mine[1], mine[2], mine[3]});
+    quantize_32_results(place, first, in_block + r, r < wave_rows, result);
+}
+
+/// Where a pair's column of f32 activations begins: of the only one without experts, and of the shared expert.
+STRATA_DEVICE const char * find_column(const expert_choice & experts, const pair_activations & x, uint32_t pair, bool of_shared) {
+    uint64_t offset = 0;
+    if (experts.ids && !of_shared) {
+        const expert_pair p = find_pair(experts, pair);
+        offset = p.token * x.token_stride + p.source * x.source_stride;
+    }
+    return static_cast<const char *>(x.data) + offset;
+}
+
+/// Pairs of token and slot whose columns each workgroup quantizes for itself. Grid: groups of mul_mat_quantize_waves rows and pairs as
+/// find_workgroup() reads it.
+template <class Type>
+STRATA_DEVICE void mul_mat_vec_pairs_quantize(const mul_mat_pairs_quantize_args & args) {
+    const mul_mat_q_args & a = args.product;
+    copy_grid<Type>(mul_mat_quantize_waves * wave_size);
+    const workgroup_place place = find_workgroup(a.experts);
+    const uint32_t row = uniform(place.group * mul_mat_quantize_waves + (thread_x() >> 5));
+    const matrix_place at = find_matrix<1>(a, place.layer);
+    const char * const weights[1] = {static_cast<const char *>(a.weights) + (at.weights + static_cast<uint64_t>(smaller(row, a.rows - 1)) * a.stride1)};
+    float sums[1] = {};
+    quantize_and_multiply<Type, 1>(weights, find_column(a.experts, args.x, place.layer, false), 0, a.k, sums);
+    const float sum = wave_sums(sums);
+    if (lane_id() == 0 && row < a.rows) {
+        at.dst[row] = sum;
+    }
+}
+
+/// Their gated units, and that of the shared expert. Grid: the same, with groups of 32 rows.
+template <class Type>
+STRATA_DEVICE void mul_mat_vec_glu_quantize(const mul_mat_glu_quantize_args & args) {
+    constexpr uint32_t wave_rows = 2;
+    static_assert(mul_mat_quantize_waves * wave_rows == 32);
+    const glu_place place = find_glu(args.glu);
+    const uint32_t first = place.workgroup.group * 32, in_block = uniform((thread_x() >> 5) * wave_rows);
+    if (first >= place.rows) {
+        return;
+    }
+    copy_grid<Type>(mul_mat_quantize_waves * wave_size);
+    const mul_mat_q_args & a = args.glu.product;
+    const char * const column = find_column(a.experts, args.x, place.workgroup.layer, place.of_shared);
+    const float result = glu_of_rows<wave_rows>(args.glu, place, first + in_block, [&](const auto & weights, auto & sums) {
+        quantize_and_multiply<Type, 1>(weights, column, 0, a.k, sums);
+    });
+    const uint32_t r = result_row<wave_rows>();
+    const bool mine = r < wave_rows && first + in_block + r < place.rows;
+    if (mine) {
+        place.at.dst[first + in_block + r] = result;
+    }
+    if (args.glu.values) {
+        quantize_32_results(place, first, in_block + r, mine, result);
     }
 }
 
@@ -353,7 +421,8 @@ STRATA_DEVICE void mul_mat_vec_group_q(const mul_mat_group_args & a) {
 }  // namespace strata
 
 // Kernels mul_mat_vec_<type>_c<columns>_r<rows a wave>, mul_mat_vec_glu_<type>_r<rows of each matrix a wave>,
-// mul_mat_vec_glu_<type>_q8_1, mul_mat_vec_glu_<type>_c<columns>, mul_mat_vec_group_<type>_r<rows a wave>, mul_mat_vec_quantize_<type>_c<columns>, mul_mat_vec_experts_<type>.
+// mul_mat_vec_glu_<type>_q8_1, mul_mat_vec_glu_<type>_c<columns>, mul_mat_vec_group_<type>_r<rows a wave>, mul_mat_vec_quantize_<type>_c<columns>,
+// mul_mat_vec_pairs_quantize_<type>, mul_mat_vec_glu_quantize_<type>, mul_mat_vec_experts_<type>.
 #define STRATA_MUL_MAT_VEC_Q(type, columns, rows)                                             \
     STRATA_KERNEL(128) void mul_mat_vec_##type##_c##columns##_r##rows(strata::mul_mat_q_args a) { \
         strata::mul_mat_vec_q<strata::type, columns, rows>(a);                                \
@@ -378,6 +447,14 @@ STRATA_DEVICE void mul_mat_vec_group_q(const mul_mat_group_args & a) {
     STRATA_KERNEL(512) void mul_mat_vec_quantize_##type##_c##columns(strata::mul_mat_quantize_args a) {      \
         strata::mul_mat_vec_quantize<strata::type, columns, rows>(a);                                        \
     }
+#define STRATA_MUL_MAT_VEC_PAIRS_QUANTIZE(type)                                                           \
+    STRATA_KERNEL(512) void mul_mat_vec_pairs_quantize_##type(strata::mul_mat_pairs_quantize_args a) {    \
+        strata::mul_mat_vec_pairs_quantize<strata::type>(a);                                              \
+    }
+#define STRATA_MUL_MAT_VEC_GLU_QUANTIZE(type)                                                                \
+    STRATA_KERNEL(512) void mul_mat_vec_glu_quantize_##type(strata::mul_mat_glu_quantize_args a) {           \
+        strata::mul_mat_vec_glu_quantize<strata::type>(a);                                                   \
+    }
 #define STRATA_MUL_MAT_VEC_EXPERTS_Q(type)                                                    \
     STRATA_KERNEL(1024) void mul_mat_vec_experts_##type(strata::expert_output_args a) {       \
         strata::mul_mat_vec_experts_q<strata::type>(a);                                       \
@@ -391,6 +468,8 @@ STRATA_DEVICE void mul_mat_vec_group_q(const mul_mat_group_args & a) {
     STRATA_MUL_MAT_VEC_QUANTIZE(type, 6, 2) \
     STRATA_MUL_MAT_VEC_QUANTIZE(type, 7, 2) \
     STRATA_MUL_MAT_VEC_QUANTIZE(type, 8, 2) \
+    STRATA_MUL_MAT_VEC_PAIRS_QUANTIZE(type) \
+    STRATA_MUL_MAT_VEC_GLU_QUANTIZE(type)  \
     STRATA_MUL_MAT_VEC_EXPERTS_Q(type)     \
     STRATA_MUL_MAT_VEC_GROUP_Q(type, 1)    \
     STRATA_MUL_MAT_VEC_GROUP_Q(type, 4)    \

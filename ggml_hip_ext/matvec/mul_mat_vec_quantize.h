@@ -55,38 +55,21 @@ STRATA_DEVICE void quantize_columns(const char * activations, uint64_t column_st
     }
 }
 
-/// Several products of the same f32 columns, which each workgroup quantizes for itself; meanwhile the first two steps of its weights are on
-/// their way. Grid: for each member its groups of mul_mat_quantize_waves Rows rows.
-template <class Type, uint32_t Columns, uint32_t Rows>
-STRATA_DEVICE void mul_mat_vec_quantize(const mul_mat_quantize_args & args) {
+/// sums[c * Rows + r] becomes this lane's part of row r times column c, of f32 columns which the workgroup quantizes for itself; meanwhile the
+/// first two steps of the weights are on their way. A row's address is the same in all lanes, and the workgroup has the grid in LDS before.
+template <class Type, uint32_t Columns, uint32_t Rows, uint32_t Results>
+STRATA_DEVICE void quantize_and_multiply(const char * const (&rows)[Rows], const char * activations, uint64_t column_stride, uint32_t k,
+                                         float (&sums)[Results]) {
     using block = typename Type::block;
     using weights_of_rows = typename Type::weights[Rows];
-    constexpr uint32_t results = next_power_of_two(Columns * Rows), lanes_per_result = wave_size / results;
     constexpr uint32_t piece_length = block::elements / Type::pieces;
     constexpr uint32_t values_step = mul_mat_quantize_place(wave_size * piece_length), meta_step = wave_size * piece_length / 32 * sizeof(q8_1_meta);
     static_assert(wave_size * piece_length % 128 == 0 && 128 % piece_length == 0);
     constexpr uint32_t block_step = wave_size / Type::pieces * sizeof(block);
 
-    copy_grid<Type>(mul_mat_quantize_waves * wave_size);
-    const mul_mat_group_args & a = args.group;
-    uint32_t which = 0, before = 0;
-    bool beyond = true;
-#pragma unroll
-    for (uint32_t m = 0; m + 1 < most_in_group; ++m) {   // without branches: all ends are read at once
-        beyond &= block_x() >= a.members[m].end;
-        which += beyond;
-        before = beyond ? a.members[m].end : before;
-    }
-    const auto & member = a.members[which];
-    const uint32_t row = uniform(((block_x() - before) * mul_mat_quantize_waves + (thread_x() >> 5)) * Rows), lane = lane_id();
-    const uint32_t last = member.rows - 1, meta_pitch = a.k / 32 * sizeof(q8_1_meta);
-    const char * rows[Rows];
-#pragma unroll
-    for (uint32_t r = 0; r < Rows; ++r) {
-        rows[r] = static_cast<const char *>(member.weights) + static_cast<uint64_t>(smaller(row + r, last)) * member.stride1;
-    }
+    const uint32_t lane = lane_id(), meta_pitch = k / 32 * sizeof(q8_1_meta);
     uint32_t weight_at = Type::block_offset(lane), values_at = mul_mat_quantize_place(Type::value_offset(lane)), meta_at = Type::meta_offset(lane);
-    const int32_t pieces = static_cast<int32_t>(a.k / piece_length), mine = static_cast<int32_t>(lane);
+    const int32_t pieces = static_cast<int32_t>(k / piece_length), mine = static_cast<int32_t>(lane);
     // Without conditions too: lanes that have nothing left read their first piece again, or where they have none the row's first.
     const uint32_t first_weight = mine < pieces ? weight_at : Type::block_offset(0);
     const auto fetch = [&](weights_of_rows & w, int32_t left) {
@@ -97,9 +80,8 @@ STRATA_DEVICE void mul_mat_vec_quantize(const mul_mat_quantize_args & args) {
         weight_at += block_step;
     };
     char * const values = reinterpret_cast<char *>(quantized_columns);
-    const uint32_t pitch = mul_mat_quantize_pitch(a.k);
+    const uint32_t pitch = mul_mat_quantize_pitch(k);
     char * const meta = values + Columns * pitch;
-    float sums[results] = {};
     const auto use = [&](const weights_of_rows & w, int32_t left) {
         if (mine < left) {
 #pragma unroll
@@ -117,8 +99,7 @@ STRATA_DEVICE void mul_mat_vec_quantize(const mul_mat_quantize_args & args) {
 
     constexpr int32_t step = wave_size;
     weights_of_rows even, odd;
-    quantize_columns<mul_mat_quantize_waves * wave_size, Columns>(static_cast<const char *>(args.activations), args.column_stride, a.k, values,
-                                                                  meta, [&] {
+    quantize_columns<mul_mat_quantize_waves * wave_size, Columns>(activations, column_stride, k, values, meta, [&] {
         keep_order();
         fetch(even, pieces);
         fetch(odd, pieces - step);
@@ -137,6 +118,33 @@ STRATA_DEVICE void mul_mat_vec_quantize(const mul_mat_quantize_args & args) {
             }
         }
     }
+}
+
+/// Several products of the same f32 columns. Grid: for each member its groups of mul_mat_quantize_waves Rows rows.
+template <class Type, uint32_t Columns, uint32_t Rows>
+STRATA_DEVICE void mul_mat_vec_quantize(const mul_mat_quantize_args & args) {
+    constexpr uint32_t results = next_power_of_two(Columns * Rows), lanes_per_result = wave_size / results;
+
+    copy_grid<Type>(mul_mat_quantize_waves * wave_size);
+    const mul_mat_group_args & a = args.group;
+    uint32_t which = 0, before = 0;
+    bool beyond = true;
+#pragma unroll
+    for (uint32_t m = 0; m + 1 < most_in_group; ++m) {   // without branches: all ends are read at once
+        beyond &= block_x() >= a.members[m].end;
+        which += beyond;
+        before = beyond ? a.members[m].end : before;
+    }
+    const auto & member = a.members[which];
+    const uint32_t row = uniform(((block_x() - before) * mul_mat_quantize_waves + (thread_x() >> 5)) * Rows), lane = lane_id();
+    const uint32_t last = member.rows - 1;
+    const char * rows[Rows];
+#pragma unroll
+    for (uint32_t r = 0; r < Rows; ++r) {
+        rows[r] = static_cast<const char *>(member.weights) + static_cast<uint64_t>(smaller(row + r, last)) * member.stride1;
+    }
+    float sums[results] = {};
+    quantize_and_multiply<Type, Columns>(rows, static_cast<const char *>(args.activations), args.column_stride, a.k, sums);
 
     const float sum = wave_sums(sums);
     const uint32_t result = lane / lanes_per_result, r = result % Rows, c = result / Rows;

@@ -15,7 +15,7 @@ from support.shipped import shipped_kernels
 BLOCKS = {type: (lib.ggml_type_size(TYPES[type]), block_elements(type)) for type in QUANTIZED_TYPES}
 FLOATS = {"f32": 4, "f16": 2, "bf16": 2}
 ONE = (1, 1 << 31, 0)   # fast_divisor of 1
-NO_EXPERTS = bytes(64)
+NO_EXPERTS = bytes(80)
 
 
 def upload(size):

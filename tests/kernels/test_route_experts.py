@@ -18,7 +18,7 @@ def route(ids, experts, tile, sources):
     count = tokens * used // tile + experts
     device_ids = hip.upload(np.ascontiguousarray(ids))
     tiles, columns = (hip.upload(np.full(size, 0xFF, np.uint8)) for size in (count * 16, tokens * used * 8))
-    arguments = struct.pack("<3Q6I2QI3I2I", device_ids, 4, used * 4, *divisor(used), *divisor(sources), tiles, columns, tokens * used,
+    arguments = struct.pack("<3Q9I4x2QI3I2I", device_ids, 4, used * 4, *divisor(used), *divisor(sources), *divisor(1), tiles, columns, tokens * used,
                             *divisor(tile), 1000, 10)
     hip.launch(hip.kernel(shipped_kernels()["route_experts"], "route_experts"), experts, 256, arguments)
     hip.synchronize()

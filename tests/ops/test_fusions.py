@@ -894,10 +894,10 @@ def test_norms_of_two_kinds_are_no_pair():
 # Launches of whole graphs: fusions that take less than they could would show.
 LAUNCHES = {"rms_norm_mul_add_rms_norm_mul-65": 1, "gated_rms_norm-63": 1, "rms_norm_scale-7": 1, "norm-scale-pair-130": 1, "router-16-5": 2,
             "router-sums-16-5": 2, "router-of-chosen-16-5": 2, "expert-sum-65-8": 1, "shared-gate-add-63-264": 1, "gates-7-511": 1,
-            "gates-beta-first-7-511": 1, "glu-q4_K": 2, "glu-of-experts-q8_0-8": 2, "glu-of-biased": 2, "three-products-5": 4,
+            "gates-beta-first-7-511": 1, "glu-q4_K": 1, "glu-of-experts-q8_0-8": 1, "glu-of-biased": 1, "three-products-5": 4,
             "experts-40": 4, "norm-rope-128-9-halves": 1, "norm-rope-stored-128-9-neighbours": 1, "rope-stored-128-9-halves": 1,
             "conv-bias-silu-65-3": 1, "strided-gate-65": 1, "sum-norm-of-products-96": 3, "gated-norm-of-heads": 2,
-            "experts-and-shared-add-63": 1, "products-of-column-q8_0": 1, "products-read-between": 4, "glu-then-down-64": 4, "experts-then-down-96": 4}
+            "experts-and-shared-add-63": 1, "products-of-column-q8_0": 1, "products-read-between": 4, "glu-then-down-64": 3, "experts-then-down-96": 3}
 
 
 @pytest.mark.parametrize("name", list(LAUNCHES))
@@ -917,6 +917,20 @@ def test_glu_of_several_columns(columns, expected):
     wanted, _ = compute(glu_of_products, inputs, fused=False)
     got, applied = compute(glu_of_products, inputs)
     assert got == wanted and applied == expected
+
+
+@pytest.mark.parametrize("kind", QUANTIZED_TYPES)
+def test_glu_of_what_others_read(kind):
+    """Activations that another product reads too are quantized once, before the unit; else by its launch."""
+    for build, x_at, makers in ((glu_of_products, 2, [blocks(kind, 65, 256), blocks(kind, 65, 256), normal(256)]),
+                                (glu_then_down, 3, [blocks(kind, 64, 512), blocks(kind, 64, 512), quantized("q8_0", 7, 64), normal(512)]),
+                                (experts_then_down, 3, [blocks(kind, 4, 32, 256), blocks(kind, 4, 32, 256), quantized("q8_0", 4, 5, 32), normal(3, 256),
+                                                        experts(4, 3, 2)])):
+        beside = lambda g, w, *inputs, build=build, x_at=x_at: (g.mul_mat(w, inputs[x_at]), *build(g, *inputs))
+        inputs = [make(new_rng()) for make in (quantized("q8_0", 3, makers[x_at](new_rng()).shape[-1]), *makers)]
+        wanted, _ = compute(beside, inputs, fused=False)
+        got, applied = compute(beside, inputs)
+        assert got == wanted and applied["mul_mat_glu"] + applied["mul_mat_id_glu"] == 1 and applied["shared_q8_1"] >= 1
 
 
 def test_one_norm_is_the_others_weight():

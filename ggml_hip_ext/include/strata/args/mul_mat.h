@@ -18,6 +18,7 @@ struct expert_choice {
     uint64_t stride_slot, stride_token;   ///< of ids, bytes
     fast_divisor used;                 ///< slots a token
     fast_divisor sources;              ///< columns of activations a token; slot s reads column s % sources
+    fast_divisor layers;               ///< of the mat-vecs' grid that lie side by side in x: see find_workgroup()
 };
 
 /// Up to as many pairs as a tile has columns, all of one expert: pairs first .. first + count - 1 of the list sorted by expert.
@@ -98,6 +99,21 @@ STRATA_DEVICE uint64_t weight_matrix_offset(const weight_batches & b, uint32_t z
 STRATA_DEVICE uint64_t activation_matrix_offset(const mul_mat_f_args & a, uint32_t z) {
     const uint32_t i3 = quotient(z, a.batches.channels), i2 = remainder(z, i3, a.batches.channels);
     return i2 * a.activation_stride2 + i3 * a.activation_stride3;
+}
+
+/// Which rows and which pair a workgroup of a mat-vec has. Those of several tokens that have the same rows stand next to each other in x, so that
+/// pairs of one expert read them at about the same time; else (`layers` is 1) a pair is a layer of the grid in z.
+struct workgroup_place {
+    uint32_t group;                    ///< of rows
+    uint32_t layer;                    ///< pair; or matrix of a product without experts
+};
+
+STRATA_DEVICE workgroup_place find_workgroup(const expert_choice & e) {
+    if (!e.ids) {
+        return {block_x(), block_z()};
+    }
+    const uint32_t group = quotient(block_x(), e.layers);
+    return {group, remainder(block_x(), group, e.layers) + block_z()};
 }
 
 /// A pair of token and slot, and which of the token's columns of activations it reads.
