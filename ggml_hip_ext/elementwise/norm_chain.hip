@@ -3,8 +3,12 @@
 #include "row_norm.h"
 #include "strata/args/norm_chain.h"
 #include "strata/q8_1.h"
+#include "strata/read_together.h"
 
 namespace strata {
+
+/// Of a row that a workgroup keeps in registers.
+constexpr uint32_t block_steps = 4;
 
 enum class chain {
     mul,        // norm(src) * weight
@@ -64,36 +68,122 @@ STRATA_DEVICE float4v input(const norm_chain_args & a, const chain_row & at, uin
     return v;
 }
 
+template <chain Chain>
+constexpr bool has_weight = Chain != chain::scale;
+/// Whether `other` is read behind the norm.
+template <chain Chain>
+constexpr bool has_other = Chain == chain::mul_add || Chain == chain::twice || Chain == chain::mul_silu || Chain == chain::mul_sigmoid;
+
 // What becomes of normalized elements e .. e+3.
-template <chain Chain, bool Fours>
-STRATA_DEVICE float4v output(const norm_chain_args & a, const chain_row & at, uint32_t e, float4v v) {
+template <chain Chain>
+STRATA_DEVICE float4v output(const norm_chain_args & a, float4v v, float4v weight, float4v other) {
     if constexpr (Chain == chain::scale) {
         for (uint32_t i = 0; i < 4; i++) {
             v[i] = fma(v[i], a.scale, a.bias);
         }
         return v;
     }
-    v *= load_part<Fours>(at.weight, e, a.row);
+    v *= weight;
     if constexpr (Chain == chain::mul_add || Chain == chain::twice) {
-        v += load_part<Fours>(at.other, e, a.row);
+        v += other;
     } else if constexpr (Chain == chain::mul_silu) {
-        const float4v gate = load_part<Fours>(at.other, e, a.row);
         for (uint32_t i = 0; i < 4; i++) {
-            v[i] *= silu(gate[i]);
+            v[i] *= silu(other[i]);
         }
     } else if constexpr (Chain == chain::mul_sigmoid) {
-        const float4v gate = load_part<Fours>(at.other, e, a.row);
         for (uint32_t i = 0; i < 4; i++) {
-            v[i] *= sigmoid(gate[i]);
+            v[i] *= sigmoid(other[i]);
         }
     }
     return v;
 }
 
-// A wave a row, the row in registers: at most norm_wave_row elements.
+// Has the arguments read that are needed until the row is stored.
+template <chain Chain>
+STRATA_DEVICE void read_arguments(const norm_chain_args & a) {
+    const auto read = [](const row_operand & o) { read_together(o.data, o.stride[0], o.stride[1], o.stride[2]); };
+    read_together(a.row, a.rows, a.ne1.divisor, a.ne1.magic, a.ne1.shift, a.ne2.divisor, a.ne2.magic, a.ne2.shift, a.eps, a.values);
+    read(a.src);
+    read(a.dst);
+    if constexpr (Chain == chain::scale) {
+        read_together(a.scale, a.bias);
+    } else {
+        read(a.weight);
+    }
+    if constexpr (Chain != chain::mul) {
+        read(a.other);
+    }
+    if constexpr (Chain == chain::scale || Chain == chain::of_sum || Chain == chain::twice) {
+        read(a.sum);
+    }
+}
+
+// A row of at most Steps * Step elements, of which a lane has `first` .. + 3 and so on every Step. Kept in registers, and whatever else is read
+// is asked for before the sum is known. total(squares, which): the sum of all lanes' for the first norm or the second.
+template <chain Chain, bool Fours, uint32_t Steps, uint32_t Step, class Total>
+STRATA_DEVICE void chain_in_registers(const norm_chain_args & a, const chain_row & at, uint32_t first, Total total) {
+    float4v values[Steps], weights[Steps], others[Steps];
+    float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+    for (uint32_t k = 0; k < Steps; k++) {
+        if (k * Step >= a.row) {
+            break;
+        }
+        const uint32_t e = first + k * Step;
+        values[k] = load_part<Fours>(at.src, e, a.row);
+        if constexpr (has_other<Chain> || Chain == chain::of_sum) {
+            others[k] = load_part<Fours>(at.other, e, a.row);
+        }
+        if constexpr (has_weight<Chain>) {
+            weights[k] = load_part<Fours>(at.weight, e, a.row);
+        }
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < Steps; k++) {
+        if (k * Step >= a.row) {
+            break;
+        }
+        if constexpr (Chain == chain::of_sum) {
+            values[k] += others[k];
+            store_part<Fours>(at.sum, first + k * Step, a.row, values[k]);
+        }
+        add_squares(sums, values[k]);
+    }
+    const float scale = rms_scale(total(lane_total(sums), 0), a.row, a.eps);
+    sums = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+    for (uint32_t k = 0; k < Steps; k++) {
+        if (k * Step >= a.row) {
+            break;
+        }
+        const uint32_t e = first + k * Step;
+        const float4v v = output<Chain>(a, values[k] * scale, weights[k], others[k]);
+        if constexpr (Chain == chain::twice) {
+            weights[k] = load_part<Fours>(at.weight2, e, a.row);
+            store_part<Fours>(at.sum, e, a.row, v);
+            values[k] = v;
+            add_squares(sums, v);
+        } else {
+            finish<Fours>(a, at, e, v);
+        }
+    }
+    if constexpr (Chain == chain::twice) {
+        const float scale2 = rms_scale(total(lane_total(sums), 1), a.row, a.eps2);
+#pragma unroll
+        for (uint32_t k = 0; k < Steps; k++) {
+            if (k * Step >= a.row) {
+                break;
+            }
+            finish<Fours>(a, at, first + k * Step, values[k] * scale2 * weights[k]);
+        }
+    }
+}
+
+// A wave a row: at most norm_wave_row elements.
 template <chain Chain, bool Fours>
 STRATA_DEVICE void chain_in_wave(const norm_chain_args & a) {
     const uint32_t row = uniform(block_x() * norm_waves + thread_x() / wave_size);
+    read_arguments<Chain>(a);
     if (row >= a.rows) {
         return;
     }
@@ -101,57 +191,23 @@ STRATA_DEVICE void chain_in_wave(const norm_chain_args & a) {
     if constexpr (Chain == chain::scale) {
         choose_of_pair(at);
     }
-    const uint32_t first = 4 * (thread_x() % wave_size);
-    float4v values[norm_wave_steps];
-    float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll
-    for (uint32_t k = 0; k < norm_wave_steps; k++) {
-        if (k * wave_step < a.row) {
-            values[k] = input<Chain, Fours>(a, at, first + k * wave_step);
-        }
-    }
-#pragma unroll
-    for (uint32_t k = 0; k < norm_wave_steps; k++) {
-        if (k * wave_step < a.row) {
-            add_squares(sums, values[k]);
-        }
-    }
-    const float scale = rms_scale(wave_sum(lane_total(sums)), a.row, a.eps);
-    sums = {0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll
-    for (uint32_t k = 0; k < norm_wave_steps; k++) {
-        if (k * wave_step < a.row) {
-            const uint32_t e = first + k * wave_step;
-            const float4v v = output<Chain, Fours>(a, at, e, values[k] * scale);
-            if constexpr (Chain == chain::twice) {
-                store_part<Fours>(at.sum, e, a.row, v);
-                values[k] = v;
-                add_squares(sums, v);
-            } else {
-                finish<Fours>(a, at, e, v);
-            }
-        }
-    }
-    if constexpr (Chain == chain::twice) {
-        const float scale2 = rms_scale(wave_sum(lane_total(sums)), a.row, a.eps2);
-#pragma unroll
-        for (uint32_t k = 0; k < norm_wave_steps; k++) {
-            if (k * wave_step < a.row) {
-                const uint32_t e = first + k * wave_step;
-                finish<Fours>(a, at, e, values[k] * scale2 * load_part<Fours>(at.weight2, e, a.row));
-            }
-        }
-    }
+    chain_in_registers<Chain, Fours, norm_wave_steps, wave_step>(a, at, 4 * lane_id(), [](float squares, uint32_t) { return wave_sum(squares); });
 }
 
-// A workgroup a row, read once for each norm and once more: any length. What a work-item has written it reads again itself.
+// A workgroup a row: any length. A long row is read once for each norm and once more; what a work-item has written it reads again itself.
 template <chain Chain, bool Fours>
 STRATA_DEVICE void chain_in_block(const norm_chain_args & a, float * parts) {
+    read_arguments<Chain>(a);
     chain_row at = find_row(a, block_x());
     if constexpr (Chain == chain::scale) {
         choose_of_pair(at);
     }
     const uint32_t first = 4 * thread_x();
+    if (a.row <= block_steps * block_step) {
+        chain_in_registers<Chain, Fours, block_steps, block_step>(
+            a, at, first, [&](float squares, uint32_t which) { return block_sum<norm_waves>(squares, parts + which * norm_waves); });
+        return;
+    }
     float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
     for (uint32_t e = first; e < a.row; e += block_step) {
         add_squares(sums, input<Chain, Fours>(a, at, e));
@@ -160,7 +216,14 @@ STRATA_DEVICE void chain_in_block(const norm_chain_args & a, float * parts) {
     const float * const source = Chain == chain::of_sum ? at.sum : at.src;
     sums = {0.0f, 0.0f, 0.0f, 0.0f};
     for (uint32_t e = first; e < a.row; e += block_step) {
-        const float4v v = output<Chain, Fours>(a, at, e, load_part<Fours>(source, e, a.row) * scale);
+        float4v weight = {}, other = {};
+        if constexpr (has_weight<Chain>) {
+            weight = load_part<Fours>(at.weight, e, a.row);
+        }
+        if constexpr (has_other<Chain>) {
+            other = load_part<Fours>(at.other, e, a.row);
+        }
+        const float4v v = output<Chain>(a, load_part<Fours>(source, e, a.row) * scale, weight, other);
         if constexpr (Chain == chain::twice) {
             store_part<Fours>(at.sum, e, a.row, v);
             add_squares(sums, v);

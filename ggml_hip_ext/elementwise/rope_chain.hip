@@ -5,6 +5,7 @@
 #include "row_norm.h"
 #include "strata/args/rope_chain.h"
 #include "strata/element.h"
+#include "strata/read_together.h"
 
 namespace strata {
 
@@ -25,33 +26,62 @@ STRATA_DEVICE void rope_chain(const rope_chain_args & a, uint32_t group, chain_s
     const uint32_t token = block_x(), batch = block_z(), wave = uniform(thread_x() / wave_size), head = group * chain_heads + wave;
     const uint32_t first = 4 * lane_id();
 
-    for (uint32_t k = thread_x(); k < r.pairs; k += rope_chain_block) {
-        rotation(r, token, k, sines[k], cosines[k]);
+    // Everything is asked for before the angles are computed.
+    read_together(r.positions, r.factors, r.pairs, r.exponent_high, r.exponent_low, r.freq_scale, r.ext_factor, r.magnitude, r.sine_magnitude,
+                  r.position_kind, r.heads, r.src, r.src_stride[0], r.src_stride[1], r.src_stride[2], r.first, r.distance, r.rotated, a.length);
+    if constexpr (Norm) {
+        read_together(a.weight.data, a.weight.stride[0], a.weight.stride[1], a.weight.stride[2], a.eps);
     }
+    char * dst;
+    if constexpr (Cache) {
+        read_together(a.index, a.index_stride, a.cache, a.cache_stride);
+        const uint32_t row = load<uint32_t>(static_cast<const char *>(a.index) + token * a.index_stride);
+        dst = static_cast<char *>(a.cache) + (row * a.cache_stride + static_cast<uint64_t>(head) * a.length * sizeof(half));
+    } else {
+        read_together(r.dst, r.dst_stride[0], r.dst_stride[1], r.dst_stride[2]);
+        dst = static_cast<char *>(r.dst) + (head * r.dst_stride[0] + token * r.dst_stride[1] + batch * r.dst_stride[2]);
+    }
+    float4v values[steps], weights[steps];
     if (head < r.heads) {
         const auto at = [&](const void * data, const uint64_t (&stride)[3]) {
             return reinterpret_cast<const float *>(static_cast<const char *>(data) + (head * stride[0] + token * stride[1] + batch * stride[2]));
         };
-        const float * const src = at(r.src, r.src_stride);
-        float4v values[steps];
-        float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
         for (uint32_t k = 0; k < steps; k++) {
-            if (k * wave_step < a.length) {
-                values[k] = load_part<true>(src, first + k * wave_step, a.length);
-                add_squares(sums, values[k]);
+            if (k * wave_step >= a.length) {
+                break;
+            }
+            values[k] = load_part<true>(at(r.src, r.src_stride), first + k * wave_step, a.length);
+            if constexpr (Norm) {
+                weights[k] = load_part<true>(at(a.weight.data, a.weight.stride), first + k * wave_step, a.length);
             }
         }
+    }
+    for (uint32_t k = thread_x(); k < r.pairs; k += rope_chain_block) {
+        rotation(r, token, k, sines[k], cosines[k]);
+    }
+    if (head < r.heads) {
         float scale = 1.0f;
         if constexpr (Norm) {
+            float4v sums = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+            for (uint32_t k = 0; k < steps; k++) {
+                if (k * wave_step >= a.length) {
+                    break;
+                }
+                add_squares(sums, values[k]);
+            }
             scale = rms_scale(wave_sum(lane_total(sums)), a.length, a.eps);
         }
 #pragma unroll
         for (uint32_t k = 0; k < steps; k++) {
             const uint32_t e = first + k * wave_step;
+            if (k * wave_step >= a.length) {
+                break;
+            }
             if (e < a.length) {
                 if constexpr (Norm) {
-                    values[k] = values[k] * scale * load_part<true>(at(a.weight.data, a.weight.stride), e, a.length);
+                    values[k] = values[k] * scale * weights[k];
                 }
                 for (uint32_t i = 0; i < 4; i++) {
                     rows[wave][e + i] = values[k][i];
@@ -62,13 +92,6 @@ STRATA_DEVICE void rope_chain(const rope_chain_args & a, uint32_t group, chain_s
     barrier();
     if (head >= r.heads) {
         return;
-    }
-    char * dst;
-    if constexpr (Cache) {
-        const uint32_t row = load<uint32_t>(static_cast<const char *>(a.index) + token * a.index_stride);
-        dst = static_cast<char *>(a.cache) + (row * a.cache_stride + static_cast<uint64_t>(head) * a.length * sizeof(half));
-    } else {
-        dst = static_cast<char *>(r.dst) + (head * r.dst_stride[0] + token * r.dst_stride[1] + batch * r.dst_stride[2]);
     }
     const auto write = [&](uint32_t channel, float value) {
         if constexpr (Cache) {

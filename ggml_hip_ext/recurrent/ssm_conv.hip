@@ -17,11 +17,13 @@ STRATA_DEVICE char * token_row(const ssm_conv_args & a, uint32_t token) {
     return static_cast<char *>(a.dst) + (static_cast<uint64_t>(block_z()) * a.tokens + token) * a.channels * sizeof(float);
 }
 
+/// Of a channel; asked for before what it is added to.
+STRATA_DEVICE float read_bias(const ssm_conv_args & a, uint32_t channel) { return a.bias ? load<float>(a.bias, channel * sizeof(float)) : 0.0f; }
+
 /// What becomes of sums of a channel.
 template <uint32_t Sums>
-STRATA_DEVICE void finish(const ssm_conv_args & a, uint32_t channel, float (&sums)[Sums]) {
+STRATA_DEVICE void finish(const ssm_conv_args & a, float bias, float (&sums)[Sums]) {
     if (a.bias) {
-        const float bias = load<float>(a.bias, channel * sizeof(float));
         for (uint32_t i = 0; i < Sums; i++) {
             sums[i] += bias;
         }
@@ -43,6 +45,7 @@ STRATA_DEVICE void ssm_conv_single(const ssm_conv_args & a) {
     }
     const char * const x = static_cast<const char *>(a.src) + (block_z() * a.src_sequence_stride + channel * a.src_stride);
     const char * const w = static_cast<const char *>(a.weights) + channel * a.weight_stride;
+    const float bias = read_bias(a, channel);
     float sum[1] = {};
     if constexpr (Taps == 4) {
         const auto row = load<float4v>(x, token * 4), weights = load<float4v>(w);
@@ -54,7 +57,7 @@ STRATA_DEVICE void ssm_conv_single(const ssm_conv_args & a) {
             sum[0] = fma(load<float>(x, (token + k) * 4), load<float>(w, k * 4), sum[0]);
         }
     }
-    finish(a, channel, sum);
+    finish(a, bias, sum);
     store(token_row(a, token), channel * 4, sum[0]);
 }
 
@@ -94,6 +97,7 @@ STRATA_DEVICE void ssm_conv_tile(const ssm_conv_args & a) {
     }
     const char * const w = static_cast<const char *>(a.weights) + (first_channel + lane) * a.weight_stride;
     const uint32_t begin = wave * wave_tokens;
+    const float bias = read_bias(a, first_channel + lane);
     float sums[wave_tokens] = {};
     for (uint32_t k = 0; k < taps; k++) {
         const float weight = load<float>(w, k * 4);
@@ -101,7 +105,7 @@ STRATA_DEVICE void ssm_conv_tile(const ssm_conv_args & a) {
             sums[t] = fma(tile[lane][begin + t + k], weight, sums[t]);
         }
     }
-    finish(a, first_channel + lane, sums);
+    finish(a, bias, sums);
     char * const to = token_row(a, first_token + begin) + first_channel * sizeof(float);
     const uint64_t row_bytes = a.channels * sizeof(float);
     for (uint32_t t = 0; t < wave_tokens; t++) {
