@@ -47,9 +47,9 @@ rows_args make_args(const ggml_tensor * dst, const ggml_tensor * src, const ggml
     return args;
 }
 
-/// Leaves the row in tiles to waves. Returns the workgroups.
-uint32_t deal_out(rows_args & args, uint32_t row_count) {
-    const uint32_t tiles = (args.row + rows_tile - 1) / rows_tile, waves_a_block = rows_block / 32;
+/// Leaves the row in tiles to waves. Returns the workgroups, of `block` work-items.
+uint32_t deal_out(rows_args & args, uint32_t row_count, uint32_t block = rows_block) {
+    const uint32_t tiles = (args.row + rows_tile - 1) / rows_tile, waves_a_block = block / 32;
     args.parts = make_divisor(tiles);
     args.count = row_count * tiles;
     return (args.count + waves_a_block - 1) / waves_a_block;
@@ -64,8 +64,9 @@ void plan_rows(planner & plan, const std::string & kernel, const ggml_tensor * d
         args.count = row_count * args.row;
         plan.launch("rows", (kernel + "_flat").c_str(), {(args.count + rows_block - 1) / rows_block}, {rows_block}, args);
     } else {
-        const uint32_t blocks = deal_out(args, row_count);
-        plan.launch("rows", (kernel + "_rows").c_str(), {blocks}, {rows_block}, args);
+        const uint32_t block = ggml_is_quantized(src->type) ? dequantize_block : rows_block;
+        const uint32_t blocks = deal_out(args, row_count, block);
+        plan.launch("rows", (kernel + "_rows").c_str(), {blocks}, {block}, args);
     }
 }
 

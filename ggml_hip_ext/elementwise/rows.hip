@@ -15,7 +15,7 @@ struct wave_part {
     uint32_t begin, elements;
 };
 
-STRATA_DEVICE uint32_t wave_index() { return lane_group(block_x(), rows_block); }
+STRATA_DEVICE uint32_t wave_index(uint32_t block = rows_block) { return lane_group(block_x(), block); }
 
 template <direction Direction>
 STRATA_DEVICE wave_part find_part(const rows_args & a, uint32_t wave) {
@@ -75,7 +75,7 @@ STRATA_DEVICE void convert_flat(const rows_args & a) {
 // A lane an element of each block of 32.
 template <class Block>
 STRATA_DEVICE void dequantize_rows(const rows_args & a) {
-    const uint32_t wave = wave_index();
+    const uint32_t wave = wave_index(dequantize_block);
     read_together(a.count, a.parts.divisor, a.parts.magic, a.parts.shift, a.row, a.dst, a.src, a.index);
     read_together(a.ne1.divisor, a.ne1.magic, a.ne1.shift, a.ne2.divisor, a.ne2.magic, a.ne2.shift);
     read_together(a.index_ne1.divisor, a.index_ne1.magic, a.index_ne1.shift, a.index_ne2.divisor, a.index_ne2.magic, a.index_ne2.shift);
@@ -136,7 +136,7 @@ STRATA_KERNEL(rows_block) void get_f32_rows_q8_1(gather_q8_1_args a) {
 }
 
 #define GET_QUANTIZED(type) \
-    STRATA_KERNEL(rows_block) void get_##type##_rows(rows_args a) { dequantize_rows<block_##type>(a); }
+    STRATA_KERNEL(dequantize_block) void get_##type##_rows(rows_args a) { dequantize_rows<block_##type>(a); }
 
 GET_QUANTIZED(q4_0)
 GET_QUANTIZED(q4_1)

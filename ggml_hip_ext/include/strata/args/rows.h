@@ -31,6 +31,7 @@ struct gather_q8_1_args {
 
 constexpr uint32_t rows_tile = 256;   ///< elements of a row a wave
 constexpr uint32_t rows_block = 256;  ///< work-items a workgroup
+constexpr uint32_t dequantize_block = 64;  ///< of the kernels that dequantize: a processor has new rows to ask for whenever two waves have ended
 
 /// Lanes that make a quantized block.
 struct quantizer_lanes {
