@@ -110,9 +110,9 @@ uint32_t mat_vec_rows(ggml_type weights, int64_t rows, int64_t columns, int64_t 
 
 uint32_t mat_vec_lanes(int64_t k) { return k <= 256 ? 8 : 32; }
 
-float_mat_vec find_float_mat_vec(const std::string & types, int64_t rows, int64_t columns, int64_t k) {
+float_mat_vec find_float_mat_vec(const device_caps & caps, const std::string & types, int64_t rows, int64_t columns, int64_t k) {
     // Two rows share the loads of the activations, where that leaves enough waves and, with many columns, registers.
-    const uint32_t lanes = mat_vec_lanes(k), wave_rows = lanes == 32 && columns > 1 && columns <= 6 && rows >= 512 ? 2 : 1;
+    const uint32_t lanes = mat_vec_lanes(k), wave_rows = caps.wave_size == 32 && lanes == 32 && columns > 1 && columns <= 6 && rows >= 512 ? 2 : 1;
     return {"mul_mat_vec_" + types + "_c" + std::to_string(columns) + "_l" + std::to_string(lanes) + "_r" + std::to_string(wave_rows),
             4 * 32 / lanes * wave_rows};
 }
@@ -347,7 +347,7 @@ void plan_float(planner & plan, const ggml_tensor * op) {
     const std::string types = std::string(weight_name(w->type)) + "_" + weight_name(x->type);
     if (use_mat_vec(plan, p, w->type, rows)) {
         for_column_groups(p.columns, [&](int64_t first, int64_t columns, uint32_t groups) {
-            const float_mat_vec mat_vec = find_float_mat_vec(types, rows, columns, k);
+            const float_mat_vec mat_vec = find_float_mat_vec(plan.caps(), types, rows, columns, k);
             mul_mat_f_args some = args;
             some.activations = static_cast<const char *>(args.activations) + first * p.column_stride;
             some.dst += first * rows;

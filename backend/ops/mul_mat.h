@@ -37,7 +37,7 @@ struct float_mat_vec {
 };
 
 /// The mat-vec of these types' names, as "bf16_f32", for a group of so many columns. The results are the same bits whatever `rows` is.
-float_mat_vec find_float_mat_vec(const std::string & types, int64_t rows, int64_t columns, int64_t k);
+float_mat_vec find_float_mat_vec(const device_caps & caps, const std::string & types, int64_t rows, int64_t columns, int64_t k);
 
 /// The experts of a MUL_MAT_ID node as kernels read them.
 expert_choice choice_of_experts(const ggml_tensor * op);

@@ -138,7 +138,7 @@ void plan_float(planner & plan, const ggml_tensor * op) {
                            uint32_t(t.w->nb[1]), uint32_t(t.x->nb[1]), uint32_t(t.rows), 0, uint32_t(t.k), {}, {}};
     if (t.use_mat_vec(plan)) {
         args.experts = t.experts;
-        const float_mat_vec mat_vec = find_float_mat_vec(types, t.rows, 1, t.k);
+        const float_mat_vec mat_vec = find_float_mat_vec(plan.caps(), types, t.rows, 1, t.k);
         const dims grid = expert_grid(args.experts, t.ids, tiles(t.rows, mat_vec.rows), uint32_t(t.pairs));
         plan.launch("mul_mat_vec_f", mat_vec.kernel.c_str(), grid, {128}, args);
         return;

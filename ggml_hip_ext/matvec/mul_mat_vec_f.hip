@@ -65,10 +65,16 @@ STRATA_DEVICE void mul_mat_vec_f(const mul_mat_f_args & a) {
     UP_TO_SIX_COLUMNS(weight, activation, lanes, 1)   \
     KERNEL(weight, activation, 7, lanes, 1)           \
     KERNEL(weight, activation, 8, lanes, 1)
-#define KERNELS(weight, activation)                 \
-    ONE_ROW(weight, activation, 8)                  \
-    ONE_ROW(weight, activation, 32)                 \
-    UP_TO_SIX_COLUMNS(weight, activation, 32, 2)
+// Two rows are a whole wave's, so there are none of them with waves of 64.
+#if __AMDGCN_WAVEFRONT_SIZE == 32
+#define TWO_ROWS(weight, activation) UP_TO_SIX_COLUMNS(weight, activation, 32, 2)
+#else
+#define TWO_ROWS(weight, activation)
+#endif
+#define KERNELS(weight, activation)   \
+    ONE_ROW(weight, activation, 8)    \
+    ONE_ROW(weight, activation, 32)   \
+    TWO_ROWS(weight, activation)
 
 KERNELS(f32, f32)
 KERNELS(f16, f32)
