@@ -104,11 +104,13 @@ struct task {
 void plan_quantized(planner & plan, const ggml_tensor * op) {
     const task t(op);
     const std::string type = weight_name(t.w->type);
-    const uint32_t wave_rows = mat_vec_rows(t.w->type, t.rows * t.pairs, 1, t.k);
+    const bool mat_vec = t.use_mat_vec(plan);
     mul_mat_q_args args = {t.w->data, nullptr, nullptr, static_cast<float *>(op->data), t.batches,
                            uint32_t(t.w->nb[1]), uint32_t(t.rows), 0, uint32_t(t.k), {}, {}};
-    if (t.use_mat_vec(plan) && pairs_quantize(plan, t.w->type, t.x, t.rows * t.k * t.pairs, 1, false)) {
+    if (mat_vec) {
         args.experts = t.experts;
+    }
+    if (mat_vec && pairs_quantize(plan, t.w->type, t.x, t.rows * t.k * t.pairs, 1, false)) {
         const dims grid = expert_grid(args.experts, t.ids, tiles(t.rows, mul_mat_quantize_waves), uint32_t(t.pairs));
         const mul_mat_pairs_quantize_args quantizing = {args, pair_activations_of(t.x)};
         const std::string kernel = "mul_mat_vec_pairs_quantize_" + type;
@@ -118,8 +120,8 @@ void plan_quantized(planner & plan, const ggml_tensor * op) {
     const quantized_activations q = plan_quantize(plan, t.x);
     args.values = q.values;
     args.meta = q.meta;
-    if (t.use_mat_vec(plan)) {
-        args.experts = t.experts;
+    if (mat_vec) {
+        const uint32_t wave_rows = mat_vec_rows(t.w->type, t.rows * t.pairs, 1, t.k);
         const dims grid = expert_grid(args.experts, t.ids, tiles(t.rows, 4 * wave_rows), uint32_t(t.pairs));
         const std::string kernel = "mul_mat_vec_" + type + "_c1_r" + std::to_string(wave_rows);
         plan.launch(("mul_mat_vec_" + type).c_str(), kernel.c_str(), grid, {128}, args);

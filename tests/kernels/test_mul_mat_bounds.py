@@ -41,6 +41,11 @@ def tiles(count, tile):
     return -(-count // tile)
 
 
+def quantized_column(k):
+    """Bytes of LDS that a column takes which a workgroup quantizes."""
+    return tiles(k, 128) * 144 + k // 32 * 8
+
+
 def quantized(kernel, type, rows, columns, k, grid, block=128):
     size, elements = BLOCKS[type]
     row = k // elements * size
@@ -97,8 +102,7 @@ def test_quantizing_mat_vec(type):
                 dst = emulator().upload(np.full(rows * columns, np.nan, np.float32))
                 members = struct.pack("<2Q3I4x", weights, dst, row, rows, tiles(rows, group)) + bytes(96)
                 arguments = struct.pack("<4Q", activations, k * 4, 0, 0) + members + struct.pack("<2I", k, tiles(rows, group)) + bytes(88)
-                lds = columns * (tiles(k, 128) * 144 + k // 32 * 8)
-                run(f"mul_mat_vec_quantize_{type}_c{columns}", tiles(rows, group), 512, arguments, (weights, activations), dst, rows * columns, lds)
+                run(f"mul_mat_vec_quantize_{type}_c{columns}", tiles(rows, group), 512, arguments, (weights, activations), dst, rows * columns, columns * quantized_column(k))
 
 
 @pytest.mark.parametrize("types", ["f32_f32", "f16_f32", "f16_f16", "bf16_f32"])

@@ -5,7 +5,7 @@ import struct
 
 import numpy as np
 import pytest
-from test_mul_mat_bounds import BLOCKS, FLOATS, ONE, run, tiles, upload
+from test_mul_mat_bounds import BLOCKS, FLOATS, ONE, quantized_column, run, tiles, upload
 
 from support.hip import divisor, emulator
 from support.ops import new_rng
@@ -62,7 +62,7 @@ def quantizing(kernel, type, ids, rows, k, groups, side_by_side):
     activations, dst = upload(ids.size * k * 4), emulator().upload(np.full(ids.size * rows, np.nan, np.float32))
     arguments, layers, allocations = product(type, ids, rows, k, dst, side_by_side)
     columns = struct.pack("<3Q", activations, ids.shape[1] * k * 4, k * 4)
-    run(kernel, (groups * layers, 1, ids.size // layers), 512, arguments + columns, (*allocations, activations), dst, ids.size * rows, lds_of(k))
+    run(kernel, (groups * layers, 1, ids.size // layers), 512, arguments + columns, (*allocations, activations), dst, ids.size * rows, quantized_column(k))
 
 
 def gated(kernel, type, ids, rows, k, groups, side_by_side):
@@ -82,12 +82,7 @@ def gated(kernel, type, ids, rows, k, groups, side_by_side):
            struct.pack("<5Q2I", *shared, dst + 4 * ids.size * rows if with_shared else 0, *made[2:], shared_rows, ids.size if with_shared else 0))
     columns = struct.pack("<3Q", activations, ids.shape[1] * k * 4, k * 4)
     grid = (max(groups, tiles(shared_rows, 32)) * layers, 1, ids.size // layers + with_shared)
-    run(kernel, grid, 512, arguments + glu + columns, (*allocations, up, *filter(None, (*made, *shared)), activations), dst, results, lds_of(k))
-
-
-def lds_of(k):
-    """Bytes in which a workgroup has its quantized column."""
-    return tiles(k, 128) * 144 + k // 32 * 8
+    run(kernel, grid, 512, arguments + glu + columns, (*allocations, up, *filter(None, (*made, *shared)), activations), dst, results, quantized_column(k))
 
 
 def floats(kernel, type, activation, ids, rows, k, grid, block, tile=None, side_by_side=False):
